@@ -2,12 +2,13 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from manyheads.launchers.companions import Accompanied
 from manyheads.launchers.companions.room.claims import Claim, holders, least_used
+from manyheads.launchers.companions.room.others import processes
 from manyheads.launchers.companions.room.registry import SUFFIX, Lease, Registry
 from manyheads.launchers.companions.room.words import named, shared_with
 from manyheads.runner.errors import ConfigurationError, warn
@@ -69,8 +70,16 @@ def _taken(registry: Registry, run: Accompanied) -> Lease:
     claim = Claim.of_run(run.folder.path, run.run, since=time.time())
     with registry.turn() as claims:
         lease = registry.add(claim.holding(least_used(claim, claims)), claims)
-    if run.trains and (others := holders(claims, lease.claim)):
-        shared = {device: others[device] for device in lease.claim.devices if others[device]}
-        if shared:
-            warn(f"this run shares {named(lease.claim.kind, shared)} with {shared_with(shared)}")
+    if run.trains:
+        _say_with_whom(lease.claim, claims)
     return lease
+
+
+def _say_with_whom(claim: Claim, claims: Sequence[Claim]) -> None:
+    """Warn of the runs, and of other programs on GPUs, with which a run shares its devices."""
+    runs = holders(claims, claim)
+    if shared := {device: runs[device] for device in claim.devices if runs[device]}:
+        warn(f"this run shares {named(claim.kind, shared)} with {shared_with(shared)}")
+    if claim.kind == "gpu":
+        for device, ids in processes(device for device in claim.devices if device not in shared).items():
+            warn(f"other programs compute on {named('gpu', [device])}: process {', '.join(map(str, ids))}")

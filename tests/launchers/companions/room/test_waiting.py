@@ -160,6 +160,18 @@ def test_processes_on_gpus_are_reported_by_the_driver(driver):
     assert processes(["GPU-1", "GPU-2"]) == {"GPU-1": [4711]}
 
 
+def test_a_run_that_does_not_wait_says_that_other_programs_compute_on_its_gpu(registry, driver, monkeypatch, capsys):
+    monkeypatch.setattr("manyheads.runner.machine.hardware.gpu_ids", lambda: ["GPU-1", "GPU-2"])
+    run = asks(devices="any")
+    run.run.on_gpus, run.run.gpus_here = True, 2
+    leasing.warn.cache_clear()
+    with leased(run):
+        assert capsys.readouterr().err == "warning: other programs compute on GPU-1: process 4711\n"
+        leasing.warn.cache_clear()
+        with leased(run):  # the first one's ranks may be what the driver reports
+            assert "other programs" not in capsys.readouterr().err
+
+
 def test_a_run_sees_only_the_gpus_that_are_free(registry, driver, monkeypatch):
     monkeypatch.setattr("manyheads.runner.machine.hardware.gpu_ids", lambda: ["GPU-1", "GPU-2"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
