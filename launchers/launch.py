@@ -115,8 +115,7 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
                 return _launch_here(launcher, accompanied, main=main, is_untried=is_untried)
             except (RunFailed, Interrupted) as reason:
                 launcher.ended(folder, reason)
-                accompanied.explain(reason)
-                raise
+                return accompanied.outcome(reason)
 
 
 def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_untried: bool) -> ResultJson:

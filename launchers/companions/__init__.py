@@ -17,6 +17,7 @@ from types import ModuleType
 from manyheads.runner.errors import Interrupted
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -59,10 +60,13 @@ class Accompanied:
         if self.trains and self.heartbeat is not None:  # which a rank in this process reads, too
             self.heartbeat.stop_signal = reason.signum
 
-    def explain(self, end: BaseException) -> None:
-        """Raises what ``stop`` was told, if that is why the run was interrupted."""
-        if self.reasons and isinstance(end, Interrupted):
-            raise self.reasons[0] from end
+    def outcome(self, end: BaseException) -> ResultJson:
+        """The result of a run that had completed when it was stopped. Raises what ``stop`` was told, else ``end``."""
+        if not self.reasons or not isinstance(end, Interrupted):
+            raise end
+        if self.trains and (completed := self.folder.completed()) is not None:
+            return completed
+        raise self.reasons[0] from end
 
     @contextmanager
     def with_companions(self, *spans: Span) -> Iterator[None]:

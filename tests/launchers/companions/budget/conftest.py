@@ -30,7 +30,7 @@ def budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 def stub(folder: Path, *, trains: bool = True) -> Accompanied:
     """A run in this folder, whose ranks are none."""
-    return Accompanied(SimpleNamespace(path=folder), SimpleNamespace(), trains)  # type: ignore[arg-type]
+    return Accompanied(SimpleNamespace(path=folder, completed=lambda: None), SimpleNamespace(), trains)  # type: ignore[arg-type]
 
 
 def spent(path: Path, *sessions: SpentSession) -> SpendingLedger:

@@ -40,12 +40,23 @@ def test_a_run_is_stopped_once_its_device_seconds_are_spent(budget, tmp_path):
         until(lambda: run.reasons)
         assert run.signals == [signal.SIGTERM]
     with pytest.raises(BudgetSpent) as reason:
-        run.explain(Interrupted(signal.SIGTERM))
+        run.outcome(Interrupted(signal.SIGTERM))
     message = str(reason.value)
     assert total(path) >= 1.5
     assert message.startswith(f"{path}: device_seconds: 1.")
     assert message.endswith(" of 1.5 are spent, so the run has stopped. Left: 2 runs. Set it higher to go on.")
     assert "Nothing was started. Left: 2 runs. Set it higher" in refused(tmp_path / "next")
+
+
+def test_a_run_that_had_completed_when_it_was_stopped_has_completed(tmp_path):
+    run = stub(tmp_path / "run")
+    with pytest.raises(RuntimeError):
+        run.outcome(RuntimeError())
+    run.stop(BudgetSpent("spent"))
+    run.folder.completed = lambda: {"status": "completed"}
+    assert run.outcome(Interrupted(signal.SIGTERM)) == {"status": "completed"}
+    with pytest.raises(RuntimeError):
+        run.outcome(RuntimeError())
 
 
 def test_runs_that_share_a_budget_together_stop_at_its_limit(budget, tmp_path):
