@@ -4,9 +4,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
-from manyheads.runner.checkpoint.rank.load import load, weights_sha256
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.loop.header_rows import device_name
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.state import TrainingState
@@ -18,11 +16,12 @@ from manyheads.runner.wording import counted
 
 
 def result_of(
-    trainer: Trainer, weights: dict[str, Tensor], memory: list[list[tuple[float, float | None]]], **findings: Any
+    trainer: Trainer, digest: str, memory: list[list[tuple[float, float | None]]], **findings: Any
 ) -> ResultJson:
     """The result of ``trainer``'s run so far, with ``findings``.
 
-    ``weights``: of the whole model; ``memory``: by rank and device, the peak MB of tensors, and of reserved memory.
+    ``digest``: of the whole model's weights; ``memory``: by rank and device, the peak MB of tensors, and of reserved
+    memory.
     """
     scores, progress, stopped = trainer.update.scores, trainer.progress, trainer.stop.signal
     result: ResultJson = {
@@ -41,7 +40,7 @@ def result_of(
         "objective": (progress.best or progress.metrics).get(scores.monitor),
         "best": progress.best,
         "scores": scores.describe(),
-        "weights_sha256": weights_sha256(weights),
+        "weights_sha256": digest,
         "corrupt_samples": progress.corrupt,
         "skipped_steps": progress.skipped,
         **_utilization(trainer),

@@ -142,13 +142,13 @@ class Session:
 
     def conclude(self, **findings: Any) -> None:
         """Write result.json with ``findings``, and show the table; on rank 0."""
-        weights = self.state.weights()
+        digest = self.state.weights_sha256()
         devices = self.parallel.devices
         memory = self.parallel.gather([(peak_memory_mb(device), reserved_memory_mb(device)) for device in devices])
         for observer in self.trainer.observers:
             findings |= observer.concluding()
         reporter = self.trainer.reporter
-        result = result_of(self.trainer, weights, memory, **findings) if self.parallel.records else ResultJson()
+        result = result_of(self.trainer, digest, memory, **findings) if self.parallel.records else ResultJson()
         if self.parallel.records:
             self.folder.write_json(self.folder.result, result)
             reporter.recorder.end(result)

@@ -1,5 +1,6 @@
 """The state of training, to a checkpoint and back, also from another run's checkpoint and from other ranks."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
@@ -9,6 +10,7 @@ from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
 from manyheads.runner.checkpoint.rank.lazy import real
+from manyheads.runner.checkpoint.rank.load import sha256_of
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, seed_everything, set_state
 from manyheads.runner.errors import ConfigurationError
@@ -102,6 +104,19 @@ class TrainingState:
     def weights(self) -> dict[str, Tensor]:
         """The trained weights of the whole model, complete on rank 0, under the user's own names."""
         return unpacked(self.parallel.layout.gather(self.update.own_weights()))
+
+    def weights_sha256(self) -> str:
+        """The digest of the trained weights, on rank 0. Called on all ranks."""
+        return sha256_of(self._weights_in_turn())
+
+    def _weights_in_turn(self) -> Iterator[tuple[str, Tensor]]:
+        """The weights in name order; those of a divided model one at a time, so that no rank holds all of them."""
+        own, layout = packed(self.update.own_weights()), self.parallel.layout
+        if not self.parallel.shares_model:
+            yield from sorted(layout.gather(own).items())
+            return
+        for name in sorted({name for names in self.parallel.gather([*own]) for name in names}):
+            yield from layout.gather({name: own[name]} if name in own else {}).items()
 
 
 def adapt_progress(trainer: Trainer, checkpoints: CheckpointStore, state: StateDict) -> None:

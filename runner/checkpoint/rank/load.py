@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import zipfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -116,10 +117,14 @@ def _compare_checksums(file: IO[bytes]) -> None:
 
 def weights_sha256(weights: dict[str, Tensor]) -> str:
     """Digest over name, dtype, shape and bytes in name order: equal if and only if the weights are."""
+    return sha256_of(sorted(packed(weights).items()))
+
+
+def sha256_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """The digest of ``weights_sha256`` over tensors with their names, which come in name order."""
     digest = hashlib.sha256()
-    weights = packed(weights)
-    for name in sorted(weights):
-        tensor = weights[name].detach().cpu().contiguous()
+    for name, weight in tensors:
+        tensor = weight.detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -1,6 +1,7 @@
 """Converts between each rank's part of a model and a checkpoint's complete state, under the user's own names.
 
-Tensors are gathered one at a time, so that no rank but the first ever holds more than one complete tensor.
+Tensors are gathered one at a time, so that no rank but the first ever holds more than one complete tensor, and that one
+only for a checkpoint in one file.
 """
 
 from collections.abc import Iterator, Mapping
