@@ -19,7 +19,8 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 
 COLLECT_SECONDS = 0.1  # at least, between two exchanges, unless a window takes longer
 MOST = 16  # windows at once
-AT_ONCE = "at_once"
+HEARD_SECONDS = 1.0  # at most, between two exchanges, unless an update takes longer: how soon a run stops when asked to
+AT_ONCE, WITHIN = "at_once", "within"
 
 
 class LogRow(NamedTuple):
@@ -52,10 +53,12 @@ class LogWindows:
         self.updates = 0  # in the open window
         self._closed: list[tuple[Sums, Lap | DeviceLap, LogRow | None, int]] = []
         self._at_once, self._collected_at = 1, time.perf_counter()
+        self._uncollected, self._within = 0, 1  # updates since the last exchange; after how many the next one is due
 
     def add(self, batches: list[Batch], result: UpdateResult) -> None:
         """Count an update of these micro-batches."""
         self.updates += 1
+        self._uncollected += 1
         if self._parallel.counts_samples and result.rejection is None:
             for passed in result.passes:
                 if passed.samples:
@@ -74,19 +77,19 @@ class LogWindows:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough windows wait to be collected; the same on all ranks."""
-        return len(self._closed) >= self._at_once
+        """Whether enough windows or updates wait to be collected; the same on all ranks."""
+        return len(self._closed) >= self._at_once or self._uncollected >= self._within
 
     def collect(self, flags: dict[str, float], *, complete: bool = True) -> tuple[list[LogWindow], dict[str, float]]:
-        """The closed windows with the sums of all ranks, and ``flags`` added up over all ranks.
+        """The closed windows, if there are any, with the sums of all ranks, and ``flags`` added up over all ranks.
 
         ``complete``: statistics too, which may otherwise follow with a later call.
         """
         laps = [self._timed(sums, lap) for sums, lap, *_ in self._closed]
         for observer in self._observers:
             observer.exchanging([sums for sums, *_ in self._closed])
-        intervals, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, complete=complete)
-        self._at_once = int(heard[AT_ONCE])
+        intervals, heard = self.meter.collect(flags | self._next_exchange(), complete=complete)
+        self._at_once, self._within, self._uncollected = int(heard[AT_ONCE]), int(heard[WITHIN]), 0
         closed, self._closed = self._closed, []
         rows = zip(closed, laps, intervals, strict=True)
         return [LogWindow(sums, lap, row, updates) for (*_, row, updates), lap, sums in rows], heard
@@ -97,8 +100,12 @@ class LogWindows:
         sums.take({"seconds": finished.seconds, "data_seconds": finished.waited, "logging_seconds": finished.logged})
         return finished
 
-    def _next_at_once(self) -> float:
-        """How many windows to wait for next. Rank 0 alone decides, since all ranks must exchange at the same time."""
-        now, count = time.perf_counter(), max(1, len(self._closed))
-        seconds, self._collected_at = (now - self._collected_at) / count, now
-        return float(max(1, min(MOST, COLLECT_SECONDS // max(seconds, 1e-9)))) if self._parallel.rank == 0 else 0.0
+    def _next_exchange(self) -> dict[str, float]:
+        """How many windows to wait for next, or else updates. Rank 0 alone decides: all ranks exchange together."""
+        now = time.perf_counter()
+        seconds, self._collected_at = max(now - self._collected_at, 1e-9), now
+        if self._parallel.rank:
+            return dict.fromkeys((AT_ONCE, WITHIN), 0.0)
+        windows, updates = len(self._closed), self._uncollected
+        at_once = max(1, min(MOST, COLLECT_SECONDS * windows // seconds)) if windows else self._at_once
+        return {AT_ONCE: float(at_once), WITHIN: float(max(1, HEARD_SECONDS * updates // seconds))}

@@ -124,7 +124,7 @@ def test_a_run_that_was_asked_to_stop_goes_on(tmp_path):
     run = attempt(tmp_path / "stopped", small(*HARD))
     run.trainer.heartbeat.stop_signal = signal.SIGTERM
     run.train(seed=1, state=None)
-    assert run.trainer.progress.step == 8
+    assert run.trainer.progress.step == 1  # within a log window
     resumed = train(tmp_path / "stopped", small(*HARD))
     assert resumed.folder.read_result()["status"] == "completed"
     assert tables(resumed) == tables(whole)
