@@ -27,6 +27,7 @@ LIBRARIES = {  # with what pip is given for them
     "lightning": "--group bench",
     "mcp": "--editable '.[mcp]'",
     "mlflow": "mlflow",
+    "mnist1d": "--group ci",
     "moto": "--group ci",
     "obstore": "--editable '.[storage]'",
     "pyarrow": "--editable '.[parquet]'",

@@ -118,6 +118,11 @@ WINGS = {  # by name, what is deleted
     "samples": ["runner/callbacks/rank/samples.py", "conf/callbacks/samples.yaml", "tests/callbacks/test_samples.py"],
     "sampling": ["runner/data/rank/sampling", "tests/data/sampling"],
     "stream": ["runner/data/rank/streams", "runner/loop/observers/stream_record.py", "tests/data/streams"],
+    "mnist1d": [
+        *(f"conf/{name}.yaml" for name in ("data/mnist1d", "model/mnist1d", "experiment/mnist1d_table")),
+        *(f"runner/{name}/mnist1d.py" for name in ("data", "model", "model/rank")),
+        *(f"tests/{name}/test_mnist1d.py" for name in ("data", "model")),
+    ],
     "table": [
         *(
             "runner/data/table",
