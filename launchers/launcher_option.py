@@ -211,7 +211,7 @@ class LauncherOption(Option):
 
     def device_number(self, local_rank: int, *, gpus: int) -> int:
         """The number of the GPU that a rank computes on, among the ``gpus`` that its process sees."""
-        return local_rank
+        return local_rank // hardware.ranks_per_gpu()
 
     def ahead(self, *, in_sweep: bool) -> Ahead | None:
         """What can start before the config is composed if this launcher was typed; None if nothing can."""

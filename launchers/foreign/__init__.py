@@ -57,7 +57,9 @@ class ForeignOption(LauncherOption):
         return {"world_size": self.ranks}
 
     def device_number(self, local_rank: int, *, gpus: int) -> int:
-        return 0 if gpus == 1 else local_rank  # each rank is shown a GPU of its own, as by srun --gpus-per-task=1
+        if gpus == 1:  # each rank is shown a GPU of its own, as by srun --gpus-per-task=1
+            return 0
+        return super().device_number(local_rank, gpus=gpus)
 
     @property
     def horovod_controller(self) -> str | None:

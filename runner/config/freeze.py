@@ -118,7 +118,7 @@ def _with_device(run: RunConfig) -> RunConfig:
 def _with_ranks(run: RunConfig) -> RunConfig:
     """The config with its numbers of ranks and threads resolved. Raises ConfigurationError."""
     typed: dict[str, Any] = dict(run.launcher.section)  # in which values may be auto
-    gpus = len(hardware.gpu_names()) if run.on_gpus else 0
+    most = (gpus := len(hardware.gpu_names()) if run.on_gpus else 0) * hardware.ranks_per_gpu(on_gpus=run.on_gpus)
     slots = next(iter(run.launcher.machines.values()), None)
     one = run.parallel.one_process or run.launcher.one_process
     count = (slots or (1 if one else gpus or 2)) if typed["nproc_per_node"] == "auto" else typed["nproc_per_node"]
@@ -140,7 +140,7 @@ def _with_ranks(run: RunConfig) -> RunConfig:
         raise ConfigurationError.at(
             "launcher.nproc_per_node",
             count,
-            f": there are more ranks than GPUs ({gpus} visible). Set it to {gpus} or less, or trainer.device=cpu.",
+            f": there are more ranks than GPUs ({gpus} visible). Set it to {most} or less, or trainer.device=cpu.",
         )
     threads = run.launcher.threads_for_each(on_gpus=run.on_gpus)
     resolved: dict[str, Any] = {"threads_per_rank": threads}

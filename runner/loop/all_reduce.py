@@ -9,6 +9,7 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 
+from manyheads.runner.machine import hardware
 from manyheads.runner.machine.process import die_with_parent
 from manyheads.runner.run.heartbeat import FINISHED, Heartbeat
 from manyheads.runner.run.rank_info import read_rank_info
@@ -27,7 +28,7 @@ def main(path: str) -> NoReturn:
     heartbeat.enter()
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if backend == "nccl":
-        torch.cuda.set_device(rank_info.local_rank)
+        torch.cuda.set_device(rank_info.local_rank // hardware.ranks_per_gpu())
     dist.init_process_group(backend, timeout=timedelta(seconds=30))
     device = "cuda" if backend == "nccl" else "cpu"
     measured: dict[str, float | str] = {name: seconds(torch.ones(size, device=device)) for name, size in SIZES.items()}

@@ -97,17 +97,6 @@ def asked(question: Any, *arguments: Any) -> Any:
         return None
 
 
-def slowed_seconds(index: int) -> float:
-    """Seconds since the driver was loaded for which heat or the power limit lowered a GPU's clock; 0 if not counted."""
-    with session() as nvml:
-        handle = asked(nvml.nvmlDeviceGetHandleByIndex, index) if nvml else None
-        if handle is None:
-            return 0.0
-        policies = (nvml.NVML_PERF_POLICY_POWER, nvml.NVML_PERF_POLICY_THERMAL)
-        violations = [asked(nvml.nvmlDeviceGetViolationStatus, handle, policy) for policy in policies]
-        return sum(violation.violationTime for violation in violations if violation is not None) / 1e9
-
-
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation, other_gpus
 from manyheads.runner.machine.gpus import Board, CUDADevice, memory, read
 
@@ -82,6 +83,15 @@ def gpu_index(number: int) -> int | None:
     """The driver's index of the GPU that a rank sees under this number; None if there is none."""
     indices = gpu_indices()
     return indices[number] if number < len(indices) else None
+
+
+def ranks_per_gpu(*, on_gpus: bool = True) -> int:
+    """The ranks on each GPU: one, unless MANYHEADS_RANKS_PER_GPU tests several on one. Raises ConfigurationError."""
+    value = os.environ.get("MANYHEADS_RANKS_PER_GPU", "1")
+    if not value.isdecimal() or int(value) < 1 or not (on_gpus or value == "1"):
+        allowed = "a whole number of 1 or more" if on_gpus else "no value, since the run is on CPUs"
+        raise ConfigurationError.at("MANYHEADS_RANKS_PER_GPU", value, f" is not allowed. Allowed: {allowed}.")
+    return int(value)
 
 
 def gpu_ids() -> list[str]:

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from manyheads.runner.machine.control_groups import cpu_hierarchies
-from manyheads.runner.machine.gpus import slowed_seconds
+from manyheads.runner.machine.gpus import asked, session
 from manyheads.runner.machine.numa import far_memory, is_far_from
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -117,6 +117,17 @@ def _throttled() -> float:
             if "throttled_time" in counters:
                 return int(counters["throttled_time"]) / 1e9
     return 0.0
+
+
+def slowed_seconds(index: int) -> float:
+    """Seconds since the driver was loaded for which heat or the power limit lowered a GPU's clock; 0 if not counted."""
+    with session() as nvml:
+        handle = asked(nvml.nvmlDeviceGetHandleByIndex, index) if nvml else None
+        if handle is None:
+            return 0.0
+        policies = (nvml.NVML_PERF_POLICY_POWER, nvml.NVML_PERF_POLICY_THERMAL)
+        violations = [asked(nvml.nvmlDeviceGetViolationStatus, handle, policy) for policy in policies]
+        return sum(violation.violationTime for violation in violations if violation is not None) / 1e9
 
 
 def clock() -> float:

@@ -132,7 +132,7 @@ class ParallelOption(Option):
 
     def gpus_used(self, *, ranks: int) -> int:
         """How many of this machine's GPUs its ``ranks`` use: the first ones. Called only with GPUs."""
-        return ranks
+        return -(-ranks // hardware.ranks_per_gpu())
 
     def data_shares(self, *, ranks: int) -> int:
         """Into how many shares a batch is divided: fewer than the ranks if some ranks work on one share together.

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from manyheads.runner.machine import gpus
-from manyheads.runner.machine.gpus import slowed_seconds
+from manyheads.runner.machine import hindrances
+from manyheads.runner.machine.hindrances import slowed_seconds
 
 
 def driver(**calls):
@@ -18,7 +18,7 @@ def driver(**calls):
 def test_seconds_of_a_lower_clock_are_those_of_heat_and_of_power(monkeypatch):
     times = {pynvml.NVML_PERF_POLICY_POWER: 2_000_000_000, pynvml.NVML_PERF_POLICY_THERMAL: 500_000_000}
     answer = driver(nvmlDeviceGetViolationStatus=lambda handle, policy: SimpleNamespace(violationTime=times[policy]))
-    monkeypatch.setattr(gpus, "session", lambda: nullcontext(answer))
+    monkeypatch.setattr(hindrances, "session", lambda: nullcontext(answer))
     assert slowed_seconds(1) == 2.5
 
 
@@ -28,5 +28,5 @@ def test_a_driver_that_does_not_count(monkeypatch, is_there):
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     answer = driver(nvmlDeviceGetViolationStatus=refuse) if is_there else None
-    monkeypatch.setattr(gpus, "session", lambda: nullcontext(answer))
+    monkeypatch.setattr(hindrances, "session", lambda: nullcontext(answer))
     assert slowed_seconds(0) == 0
