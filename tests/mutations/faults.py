@@ -143,11 +143,19 @@ FAULTS = (
         tests=("tests/answers/audit/test_audit.py::test_what_was_planted_is_named",),
     ),
     Fault(
+        name="a stage sends before it receives, instead of both at once",
+        promise="at which NCCL would wait for ever",
+        file="runner/parallel/rank/model_parallel/pipelined_forward.py",
+        original="for work in dist.batch_isend_irecv(messages) if messages else ():",
+        replacement="for work in [work for each in messages for work in dist.batch_isend_irecv([each])]:",
+        tests=("tests/parallel/model_parallel/test_exchange_order.py::test_an_evaluation_ends",),
+    ),
+    Fault(
         name="a rank divides its loss by what it has counted itself",
         promise="each task's loss is that of the whole batch",
         file="runner/loop/micro_steps.py",
-        original="return parallel.reduce(torch.tensor([count], dtype=torch.float64, device=parallel.device))",
-        replacement="return torch.tensor([count * parallel.data_size], dtype=torch.float64, device=parallel.device)",
+        original="return parallel.reduce(counted).clamp_(min=1)[0]",
+        replacement="return (counted * parallel.data_size).clamp_(min=1)[0]",
         tests=("tests/task/test_denominators.py::test_ranks_change_nothing",),
     ),
     Fault(

@@ -35,7 +35,9 @@ def run(arguments: argparse.Namespace) -> ServedTools:
     if find_spec("mcp") is None:
         raise Unavailable("the package mcp is not installed: pip install 'manyheads[mcp]'", key="mcp")
     if arguments.json:
-        raise ConfigurationError("--json: stdout is for the protocol, whose answers are JSON. Leave it out.")
+        raise ConfigurationError(
+            "--json: stdout is for the protocol, whose answers are JSON. Leave it out.", key="--json"
+        )
     if not arguments.folder.is_dir():
         raise ConfigurationError.at("--folder", arguments.folder, " is not a folder. Name one that exists.")
     from manyheads.runner.commands.mcp.server import ToolServer
