@@ -6,7 +6,7 @@ from typing import Annotated
 
 from manyheads.launchers.flags.queue.entries import RunQueue
 from manyheads.launchers.flags.queue.worker import Worker
-from manyheads.runner.errors import Ended, Interrupted
+from manyheads.runner.errors import ConfigurationError, ExitCode, Interrupted
 from manyheads.runner.machine.process import received_signals
 from manyheads.runner.run.answer import Answer
 
@@ -27,6 +27,14 @@ class Worked(Answer):
 
     runs: list[WorkedRun]
 
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.FAILED if any(run.status == "failed" for run in self.runs) else ExitCode.DONE
+
+    def show(self) -> None:
+        if not self.runs:
+            print("no run waits in the queue")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -34,12 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Worked:
-    """Run what is in the queue. Raises Interrupted, Ended and ConfigurationError, with the answer so far."""
+    """Run what is in the queue. Raises ConfigurationError and Interrupted, with the answer so far, and OSError."""
     with RunQueue.created() as queue, received_signals() as signals:
         worker = Worker(queue, signals)
         try:
             worker.work(until_empty=arguments.until_empty)
-        except (Interrupted, Ended) as reason:
+        except (ConfigurationError, Interrupted) as reason:
             reason.answer = _answer(worker)
             raise
         return _answer(worker)

@@ -7,6 +7,7 @@ import pytest
 from manyheads.launchers.companions.room.claims import Claim, boot_id
 from manyheads.launchers.companions.room.registry import Registry
 from manyheads.launchers.flags.queue.entries import QUEUE, RunQueue
+from manyheads.runner.commands.work import Worked, WorkedRun
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -35,7 +36,13 @@ def runs(tmp_path, monkeypatch):
 def test_without_a_queue(tmp_path, command):
     assert command("queue").out == "the queue is empty\n"
     assert not (tmp_path / QUEUE).exists()
+    assert command("work", "--until-empty").out == "no run waits in the queue\n"
     assert command("work", "--until-empty", "--json").code == 0
+
+
+@pytest.mark.parametrize(("statuses", "code"), [(["completed", "interrupted"], 0), (["failed", "completed"], 1)])
+def test_the_exit_code_of_a_worker_says_whether_a_run_failed(statuses, code):
+    assert Worked([WorkedRun(f"outputs/{number}", status) for number, status in enumerate(statuses)]).exit_code == code
 
 
 def test_who_runs_what_and_why_a_run_waits(runs, command):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, as_typed, printable
 from manyheads.runner.option.rules import UNITS as TIMES
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.records.find import OUTPUTS
@@ -122,4 +122,5 @@ def _value(path: Path, key: str, value: Any) -> float:
 
 
 def _refusal(path: Path, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{shown(path)}, the budget, {why}.", key=NAMED)
+    name = as_typed(NAMED, printable(path)) if os.environ.get(NAMED) == str(path) else shown(path)
+    return ConfigurationError(f"{name}, the budget, {why.removesuffix('.')}.", key=NAMED)

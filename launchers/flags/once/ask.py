@@ -28,8 +28,8 @@ def answer_or_begin(
         return _answered(known)
     waiting = Waiting(terms.seconds)
     with turn(terms.roots[0], start.key, waiting):
-        while (runs := EqualRuns.of(terms.roots, start)).active:
-            waiting.pause(f"{runs.active[0]} is being run")
+        while (reason := (runs := EqualRuns.of(terms.roots, start)).reason_to_wait) is not None:
+            waiting.pause(reason)
         if waiting.has_waited:  # files may have changed meanwhile
             runs = EqualRuns.of(terms.roots, state_of_start(run))
         if (known := runs.answer(terms.accepts_failed)) is not None:

@@ -20,7 +20,7 @@ from manyheads.runner.run.json_types import Fingerprint, ProvenanceJson, right
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
 
-ACTIVE = ("running", "queued")
+ACTIVE = {"running": "is being run by another process", "queued": "is in a queue"}  # by state
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,13 @@ def _same(recorded: Fingerprint | None, now: Fingerprint | None) -> bool:
 
 @dataclass(frozen=True)
 class EqualRuns:
-    """The equal runs below some folders, by their states, the newest first. ``active``: running, or in a queue."""
+    """The equal runs below some folders, by their states, the newest first.
+
+    ``active``: those that are being run, or are in a queue, and which of both, in words.
+    """
 
     completed: list[RunFolder] = field(default_factory=list)
-    active: list[RunFolder] = field(default_factory=list)
+    active: list[tuple[RunFolder, str]] = field(default_factory=list)
     interrupted: list[RunFolder] = field(default_factory=list)
     failed: list[RunFolder] = field(default_factory=list)
 
@@ -94,7 +97,7 @@ class EqualRuns:
             if not start.equals(folder):
                 continue
             if status in ACTIVE:
-                runs.active.append(folder)
+                runs.active.append((folder, ACTIVE[status]))
             elif status == "failed":
                 runs.failed.append(folder)
             elif status == "completed" and (result := folder.completed()) is not None:
@@ -106,6 +109,11 @@ class EqualRuns:
             elif status in ("completed", "interrupted") and folder.is_own():
                 runs.interrupted.append(folder)
         return runs
+
+    @property
+    def reason_to_wait(self) -> str | None:
+        """Which run is waited for, and what it does, in words; None if none is active."""
+        return next((f"{folder} {doing}" for folder, doing in self.active), None)
 
     def answer(self, accepts_failed: bool) -> RunFolder | None:
         """The run that is the answer; None if there is none. ``accepts_failed``: a failed run is one, too."""

@@ -35,10 +35,10 @@ class Waiting:
         left = LONGEST_PAUSE if self._until is None else self._until - time.monotonic()
         if left <= 0:
             waited = f" --wait {duration(self._seconds)} has passed." if self._seconds else ""
-            raise WaitExpired(f"{reason} by another process, and nothing was started.{waited} Ask again later.")
+            raise WaitExpired(f"{reason}, and nothing was started.{waited} Ask again later.")
         if reason not in self._said:
             self._said.add(reason)
-            tell(f"{reason} by another process: waiting for it")
+            tell(f"{reason}: waiting for it")
         time.sleep(min(left, self._pause))
         self._pause = min(LONGEST_PAUSE, 1.5 * self._pause)
 
@@ -61,5 +61,5 @@ def turn(root: Path, key: str, waiting: Waiting) -> Iterator[None]:
         ) from None
     with file:
         while not try_part(file.fileno(), place):
-            waiting.pause("the same run was asked for, and is being run")
+            waiting.pause("the same run was asked for, and is being run by another process")
         yield

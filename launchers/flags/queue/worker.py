@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.launchers.agent_program import as_module
+from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
 from manyheads.launchers.flags.queue.listing import claims_now
 from manyheads.launchers.flags.queue.outcome import fail, has_ended, mark, status_of
-from manyheads.runner.errors import Ended, ExitCode, Failure, Interrupted, Kind, warn
+from manyheads.runner.errors import BudgetSpent, ExitCode, Failure, Interrupted, Kind, WaitExpired, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.program import Program, ended_within
 from manyheads.runner.run.progress import keeping
@@ -47,20 +48,26 @@ class Worker:
     def work(self, *, until_empty: bool) -> None:
         """Run one after the other. ``until_empty``: return once no run waits, rather than wait for more.
 
-        Raises Interrupted; Ended, with the exit code of a run that has neither ended nor failed, such as if a wait has
-        expired; and as ``RunQueue.turn``.
+        Raises Interrupted; BudgetSpent or WaitExpired if a run may not begin or go on now, and ConfigurationError if
+        none may, all of which leave it in the queue; and as ``RunQueue.turn``.
         """
+        is_idle = False
         with keeping("queue", "a run that was stopped is still in it, and continues from its checkpoint"):
             while not self._signals:
                 taken, is_empty = self._next()
                 if taken is not None:
+                    is_idle = False
                     try:
+                        refuse_start(taken.entry.run.path)  # here, since a run that is refused itself has failed
                         self._run(taken)
                     finally:
                         os.close(taken.descriptor)
                 elif is_empty and until_empty:
                     return
                 else:
+                    if is_empty and not is_idle:
+                        self._say("no run waits in the queue: waiting for one")
+                    is_idle = is_empty
                     time.sleep(POLL_SECONDS)
             raise Interrupted(self._signals[0])
 
@@ -96,7 +103,7 @@ class Worker:
         return False
 
     def _run(self, taken: TakenRun) -> None:
-        """Run a run to its end. Raises Ended."""
+        """Run a run to its end. Raises BudgetSpent and WaitExpired."""
         run, sent = taken.entry.run, 0
         self._say(f"{run}: begins")
         environment = {**os.environ, "PYTHONPATH": invocation.import_path()}
@@ -112,12 +119,12 @@ class Worker:
         self._say(f"{run}: {self.ended[-1][1]}")
 
     def _conclude(self, taken: TakenRun, code: int) -> None:
-        """Record what became of a run whose process has ended with ``code``. Raises Ended.
+        """Record what became of a run whose process has ended with ``code``. Raises BudgetSpent and WaitExpired.
 
         One that this worker was told to stop, or that may not run now, stays in the queue; one that somebody else has
         stopped leaves it.
         """
-        run, is_barred = taken.entry.run, ExitCode.REFUSED < code < ExitCode.INTERRUPTED
+        run, is_barred = taken.entry.run, code in (ExitCode.EXPIRED, ExitCode.SPENT)
         is_unsettled = not has_ended(run)
         if taken.is_cancelled:
             if is_unsettled:
@@ -129,8 +136,11 @@ class Worker:
             fail(run, Failure(Kind.PROCESS_DIED, exit_code=code, message=f"the process of this run {how}"))
             self._queue.remove(taken.entry)
         self.ended.append((run, status_of(run) or "interrupted"))
-        if is_barred:
-            raise Ended(code)  # the run's process has said why
+        if is_barred:  # the run's process has said more
+            stays = f"{run} stays in the queue:"
+            if code == ExitCode.SPENT:
+                raise BudgetSpent(f"{stays} a budget is spent.")
+            raise WaitExpired(f"{stays} its wait for devices has expired.")
 
     @staticmethod
     def _say(text: str) -> None:

@@ -68,6 +68,19 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
         SpendingLimits.read(tmp_path / "bytes.yaml")
 
 
+def test_a_file_that_was_named_is_refused_by_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(NAMED, str(tmp_path / "missing.yaml"))
+    with pytest.raises(ConfigurationError) as error:
+        SpendingLimits.read(budget_file(tmp_path))
+    assert (
+        str(error.value) == f"{NAMED}={tmp_path}/missing.yaml, the budget, cannot be read: No such file or directory."
+    )
+    (tmp_path / "missing.yaml").mkdir()
+    with pytest.raises(ConfigurationError, match=r"[^.]\.$"):
+        SpendingLimits.read(budget_file(tmp_path))
+
+
 class TestWhichOneCounts:
     @pytest.fixture(autouse=True)
     def _here(self, tmp_path, monkeypatch):

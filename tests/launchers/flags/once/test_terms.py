@@ -2,12 +2,13 @@
 
 import errno
 import os
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from manyheads.launchers.flags.once import equal_runs, turns
-from manyheads.launchers.flags.once.equal_runs import StartState, state_of_start
+from manyheads.launchers.flags.once.equal_runs import EqualRuns, StartState, state_of_start
 from manyheads.launchers.flags.once.terms import terms_of
 from manyheads.runner.errors import ConfigurationError, WaitExpired
 from manyheads.runner.run.json_types import ProvenanceJson
@@ -59,6 +60,23 @@ def test_a_disk_that_cannot_be_written_gives_a_sentence(number, tmp_path, monkey
     refused = pytest.raises(ConfigurationError, match=f"can't be written: {os.strerror(number)}. --once keeps a lock")
     with refused, turns.turn(tmp_path, "ab" * 8, turns.Waiting(None)):
         pass
+
+
+@pytest.mark.parametrize(
+    ("status", "why"), [("queued", "is in a queue"), ("running", "is being run by another process")]
+)
+def test_what_is_waited_for_is_said(status, why, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(equal_runs, "_candidates", lambda roots, signature: [(RunFolder(tmp_path / "run"), status)])
+    start = SimpleNamespace(provenance={"signature": "ab"}, equals=lambda folder: True)
+    reason = EqualRuns.of([tmp_path], start).reason_to_wait
+    assert reason is not None
+    assert reason.endswith(f"run {why}")
+    waiting = turns.Waiting(0.01)
+    waiting.pause(reason)
+    assert capsys.readouterr().out.endswith(f" {why}: waiting for it\n")
+    time.sleep(0.01)
+    with pytest.raises(WaitExpired, match=f" {why}, and nothing was started. --wait 0 s has passed. Ask again"):
+        waiting.pause(reason)
 
 
 def test_turns_are_of_processes(tmp_path):

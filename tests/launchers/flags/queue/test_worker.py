@@ -2,16 +2,18 @@
 
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 from manyheads.launchers.companions.room.claims import Claim, boot_id
 from manyheads.launchers.companions.room.registry import Registry
+from manyheads.launchers.flags.queue import worker as worker_module
 from manyheads.launchers.flags.queue.changes import cancel
 from manyheads.launchers.flags.queue.entries import RunQueue
 from manyheads.launchers.flags.queue.outcome import mark, status_of
 from manyheads.launchers.flags.queue.worker import Worker
-from manyheads.runner.errors import Ended, ExitCode, Interrupted
+from manyheads.runner.errors import BudgetSpent, ConfigurationError, ExitCode, Interrupted, WaitExpired
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.flags.queue.conftest import in_queue, queued
 
@@ -58,12 +60,54 @@ def test_a_run_that_somebody_else_stopped_leaves_the_queue(desk, monkeypatch):
     assert (status_of(run), in_queue()) == ("interrupted", [])
 
 
-def test_a_run_that_may_not_begin_now_stays_and_ends_the_worker(desk, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "code", "why"),
+    [
+        (WaitExpired, ExitCode.EXPIRED, "its wait for devices has expired"),
+        (BudgetSpent, ExitCode.SPENT, "a budget is spent"),
+    ],
+)
+def test_a_run_that_may_not_begin_now_stays_and_ends_the_worker(desk, monkeypatch, error, code, why):
     (run,) = queued("a")
-    with pytest.raises(Ended) as ended:
-        work(monkeypatch, f"raise SystemExit({int(ExitCode.EXPIRED)})")
-    assert ended.value.exit_code == ExitCode.EXPIRED
+    with pytest.raises(error, match=f"^outputs/a stays in the queue: {why}") as ended:
+        work(monkeypatch, f"raise SystemExit({int(code)})")
+    assert ended.value.exit_code == code
     assert (status_of(run), in_queue()) == ("queued", ["a"])
+
+
+def test_a_process_that_ends_with_any_other_code_has_failed(desk, monkeypatch):
+    (run,) = queued("a")
+    work(monkeypatch, "raise SystemExit(120)")  # Python's own, if its output is lost
+    assert (status_of(run), in_queue()) == ("failed", [])
+
+
+def test_what_refuses_every_start_fails_no_run(desk, monkeypatch, capsys):
+    run, _ = queued("a", "b")
+
+    def refuse_start(folder: Path) -> None:
+        raise ConfigurationError(f"the budget of {folder.name} cannot be read.")
+
+    monkeypatch.setattr(worker_module, "refuse_start", refuse_start)
+    with pytest.raises(ConfigurationError, match="the budget of a cannot be read"):
+        work(monkeypatch, COMPLETE)
+    assert (status_of(run), in_queue()) == ("queued", ["a", "b"])
+    assert "begins" not in capsys.readouterr().out
+    with RunQueue.created() as queue, queue.turn():
+        assert not any(entry.is_taken for entry in queue.entries())
+
+
+def test_a_worker_without_work_says_so_once(desk, monkeypatch, capsys):
+    signals: list[int] = []
+    pauses = iter([None, None])
+
+    def sleep(seconds: float) -> None:
+        if next(pauses, signal) is signal:
+            signals.append(signal.SIGTERM)
+
+    monkeypatch.setattr(worker_module.time, "sleep", sleep)
+    with pytest.raises(Interrupted), RunQueue.created() as queue:
+        Worker(queue, signals).work(until_empty=False)
+    assert capsys.readouterr().out == "no run waits in the queue: waiting for one\n"
 
 
 def test_a_worker_that_is_told_to_stop_stops_its_run_which_stays(desk, monkeypatch):
