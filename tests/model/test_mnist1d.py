@@ -34,6 +34,13 @@ def test_another_kind_is_refused():
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)
+def test_images_are_refused_as_what_it_cannot_take(kind, tmp_path):
+    images = ("data=synthetic", "data.batch_size=100", "trainer.max_steps=40", "trainer.device=cpu")
+    with pytest.raises(ConfigurationError, match="the model cannot take the data's inputs"):
+        train(tmp_path, config("experiment=mnist1d_table", f"model.kind={kind}", *images))
+
+
+@pytest.mark.parametrize("kind", PARAMETERS)
 def test_the_recipe_learns_in_its_first_updates(kind, tmp_path):
     """Within 40 of its 6,000, every network is better than a guess at 1,000 signals, 10 %."""
     short = ("trainer.max_steps=40", "trainer.evaluate_every=1", "trainer.device=cpu")

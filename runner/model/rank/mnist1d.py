@@ -34,6 +34,17 @@ class ResidualLayer(nn.Module):
         return values + self.linear(values).relu()
 
 
+class WithChannel(nn.Module):
+    """Takes (N, points); returns them with a dimension of size 1 for their only channel, at ``dim``."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, signals: Tensor) -> Tensor:
+        return signals.unsqueeze(self.dim)
+
+
 class BothDirections(nn.Module):
     """A GRU over the points from both ends. Takes (N, points, 1); returns its states (N, points, 2 * states)."""
 
@@ -62,9 +73,9 @@ def _cnn(num_classes: int) -> nn.Module:
         *(nn.Conv1d(CHANNELS, CHANNELS, 3, stride=2, padding=1), nn.ReLU()),
         *(nn.Conv1d(CHANNELS, CHANNELS, 3, stride=2, padding=1), nn.ReLU()),
     )
-    return nn.Sequential(nn.Unflatten(1, (1, POINTS)), *stages, nn.Flatten(), nn.Linear(5 * CHANNELS, num_classes))
+    return nn.Sequential(WithChannel(1), *stages, nn.Flatten(), nn.Linear(5 * CHANNELS, num_classes))
 
 
 def _gru(num_classes: int) -> nn.Module:
-    layers = (nn.Unflatten(1, (POINTS, 1)), BothDirections(STATES), nn.Flatten())
+    layers = (WithChannel(-1), BothDirections(STATES), nn.Flatten())
     return nn.Sequential(*layers, nn.Linear(2 * STATES * POINTS, num_classes))
