@@ -91,7 +91,7 @@ def test_in_the_order_of_the_queue_and_a_failure_is_not_tried_again(shop):
     shop.fault.write_text("-1")
     done = shop.work()
     ended = [(one["folder"], one["status"]) for one in json.loads(done.out)["result"]["runs"]]
-    assert (done.code, ended) == (0, [("outputs/second", "failed"), ("outputs/first", "completed")])
+    assert (done.code, ended) == (ExitCode.FAILED, [("outputs/second", "failed"), ("outputs/first", "completed")])
     assert "as the fault says" in (second.read_result() or {})["error"]["message"]
     assert in_queue() == []
 
