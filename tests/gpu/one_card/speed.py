@@ -15,13 +15,15 @@ from tests.gpu.one_card.findings import FAILED, LEFT_OUT, PASSED, Findings, exec
 MODELS, ROWS = "resnet50,vit_b_16", "ready by hand bf16,ready timm bf16,ready manyheads bf16"
 SLOWER, MEMORY, PINNED = 1.03, (1.00, 1.10), 5.0  # the thresholds
 
+UNMEASURED = ("took more than", "the minutes are over", "failed")  # what the benchmark says of such rows
+
 
 def loops(folder: Path, findings: Findings, *, rehearses: bool) -> None:
     """The benchmark of loops over images, by hand and ours."""
     words = ["--models", MODELS, "--rows", ROWS, "--minutes", "2.3"]
     if rehearses:
         for word in ROWS.split(","):
-            findings.judge(f"rows of the benchmark: {word}", bool(chosen(cases(MODELS.split(",")), word)))
+            findings.judge(f"rows of the benchmark: {word}", bool(chosen(cases(MODELS.split(","), full=False), word)))
         tiny = ("--batch-size", "2", "--steps", "2", "--minutes", "0.9")
         words = ["--device", "cpu", "--rows", "ready manyheads fp32", *tiny]
     log = folder / "loops.log"
@@ -32,8 +34,8 @@ def loops(folder: Path, findings: Findings, *, rehearses: bool) -> None:
     text = log.read_text()
     ratios = [line for line in text.splitlines() if "manyheads takes" in line and "loop by hand (" in line]
     if rehearses:
-        is_whole = "written to outputs/" in text and "samples/s" in text
-        findings.judge("loops over images", is_whole, "ran to its end")
+        lacks = next((words for words in UNMEASURED if words in " ".join(text.split())), "")
+        findings.judge("loops over images", "written to outputs/" in text and not lacks, lacks or "ran to its end")
     elif not ratios:
         findings.note("loops over images", FAILED, "no ratio: see loops.log")
     for line in ratios:
