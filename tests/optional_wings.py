@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 
 
+def require_wing(module: str) -> Any:
+    """The module of a wing."""
+    return pytest.importorskip(module)
+
+
 def audit(folder: str | Path, *, reads_data: bool = False) -> Any:
     """What ``manyheads audit`` says of a run, without ``reads_data`` by its records alone."""
     wing = pytest.importorskip("manyheads.runner.answers.audit.audit_run")

@@ -62,7 +62,6 @@ def test_from_python(desk, monkeypatch):
 
 @pytest.mark.parametrize("sweeper", ["search", tail("optuna")])
 def test_a_search_takes_what_was_tried(desk, sweeper):
-    pytest.importorskip("optuna")
     words = (f"hydra/sweeper={sweeper}", "hydra.sweeper.n_trials=2", "hydra.sweeper.sampler.seed=1")
     words += () if sweeper == "search" else ("hydra.sweeper.direction=maximize", "hydra.sweeper.n_jobs=1")
     _, jobs = desk.sweep(*words, "optimizer.lr=interval(0.01,0.1)", "hydra.sweep.dir=outputs/a")
@@ -74,7 +73,6 @@ def test_a_search_takes_what_was_tried(desk, sweeper):
 
 
 def test_other_launchers_of_jobs_are_refused(desk):
-    pytest.importorskip("joblib")
     with pytest.raises(AssertionError, match="--once needs hydra/launcher=manyheads"):
         desk.sweep(RATES, "hydra/launcher=joblib")
     assert desk.runs() == []

@@ -14,6 +14,7 @@ from manyheads.runner.records.run_summary import summary
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
 from tests.launchers.flags.queue.conftest import in_queue
+from tests.optional_wings import require_wing
 
 
 def test_the_frozen_run_is_queued_on_free_devices(desk, run_here):
@@ -65,7 +66,7 @@ def test_a_disk_that_cannot_be_written_leaves_nothing_and_is_named(number, step,
 
 
 def test_two_flags_are_refused(desk, run_here):
-    pytest.importorskip("manyheads.launchers.flags.once")
+    require_wing("manyheads.launchers.flags.once")
     assert "--once and --queue cannot be combined" in run_here("--queue", "--once").err
 
 

@@ -17,6 +17,7 @@ from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, Done, execute
 from tests.launchers.flags.queue.conftest import in_queue
+from tests.optional_wings import require_wing
 
 pytestmark = [pytest.mark.processes, pytest.mark.ci]
 NET = """
@@ -155,7 +156,7 @@ def test_a_run_that_is_cancelled_while_it_runs_stops_with_a_checkpoint(shop):
 
 
 def test_an_equal_run_is_not_started_while_one_is_queued(shop):
-    pytest.importorskip("manyheads.launchers.flags.once")
+    require_wing("manyheads.launchers.flags.once")
     shop.queue("run")
     done = execute(sys.executable, str(RUN), "--once", *WORDS, "--wait", "0", cwd=shop.folder)
     assert done.code == ExitCode.EXPIRED, done.err
