@@ -61,6 +61,8 @@ TRIED = {
     "mcp": [],
     "room": [],
     "budget": [],
+    "queue": [],
+    "work": ["--until-empty"],
 }
 # Why a command takes no more than two seconds, and need not say how far it is.
 INSTANT = {
@@ -76,6 +78,8 @@ INSTANT = {
     "mcp": "reports the events of the commands that it calls",
     "room": "reads a file of a few bytes for each run that has not ended",
     "budget": "reads a file with a line for each start of a run",
+    "queue": "reads a small file for each run that waits",
+    "work": "says when each of its runs begins and ends, whose own progress is in their folders",
 }
 SHOWN_ELSEWHERE = {
     "predict": "tests/commands/test_json.py::test_what_predict_answers",

@@ -112,7 +112,7 @@ WINGS = {  # by name, what is deleted
         *("tests/records/tried", "tests/commands/test_tried.py"),
     ],
     "own_step": [
-        *("runner/loop/own_step", "tests/loop/own_step", "conf/optimizer/several.yaml"),
+        *("runner/loop/own_step", "tests/loop/own_step", "tests/fake_gpu", "conf/optimizer/several.yaml"),
         *("runner/optimizer/several.py", "runner/optimizer/rank/several.py", "runner/scheduler/rank/by_part.py"),
     ],
     "samples": ["runner/callbacks/rank/samples.py", "conf/callbacks/samples.yaml", "tests/callbacks/test_samples.py"],
@@ -129,6 +129,7 @@ WINGS = {  # by name, what is deleted
             "conf/data/table.yaml",
             "tests/data/table",
             "tests/task/test_auto.py",
+            "tests/fake_gpu",
             "runner/loop/observers/encoding_record.py",
             "runner/task/auto.py",
             "conf/task/auto.yaml",

@@ -16,7 +16,15 @@ from pathlib import Path
 from manyheads.launchers.flags.queue.outcome import mark
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.records.find import OUTPUTS
-from manyheads.runner.run.files import lock_shared, make_folder, remove, remove_leftovers, try_lock, write_whole
+from manyheads.runner.run.files import (
+    lock_shared,
+    make_folder,
+    remove,
+    remove_leftovers,
+    take_name,
+    try_lock,
+    write_whole,
+)
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.private_folder import folder_turn, private_folder
 from manyheads.runner.run.run_folder import RunFolder
@@ -109,8 +117,7 @@ class RunQueue:
     def move_first(self, entry: QueueEntry) -> None:
         """Let a run be the next one."""
         if entry.number != (first := min(self._numbers())):
-            at = {"src_dir_fd": self._folder.handle, "dst_dir_fd": self._folder.handle}
-            os.rename(self._path(entry.number).name, self._path(first - 1).name, **at)
+            take_name(self._path(entry.number), self._path(first - 1))
 
     def remove(self, entry: QueueEntry) -> None:
         """Take a run out of the queue, also one that was moved meanwhile."""

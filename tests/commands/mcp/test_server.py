@@ -114,11 +114,11 @@ def trains(folder: RunFolder) -> bool:
     return folder.steps.exists() and len(folder.steps.read_text().splitlines()) > 3
 
 
-def stopped_with_a_checkpoint(folder: RunFolder, before: set[int]) -> None:
-    """Check how a run has ended, once it has; ``before``: processes that are not its own."""
+def stopped_with_a_checkpoint(folder: RunFolder) -> None:
+    """Check how a run has ended, once it and its processes have."""
     deadline = time.monotonic() + SECONDS
-    while folder.read_result() is None or others(before):
-        assert time.monotonic() < deadline, (folder.read_result(), others(before))
+    while folder.read_result() is None or processes(folder):
+        assert time.monotonic() < deadline, (folder.read_result(), processes(folder))
         time.sleep(0.05)
     result = folder.read_result()
     assert (result["status"], result["signal"]) == ("interrupted", signal.SIGTERM)
@@ -126,14 +126,14 @@ def stopped_with_a_checkpoint(folder: RunFolder, before: set[int]) -> None:
     assert checkpoint["progress"]["step"] == result["steps"] > 0
 
 
-def others(before: set[int]) -> list[psutil.Process]:
-    """Processes of the project that have come since."""
-    here = [process for process in psutil.process_iter(["cmdline"]) if process.pid not in before]
-    return [process for process in here if any("manyheads" in word for word in process.info["cmdline"] or ())]
+def processes(folder: RunFolder) -> list[psutil.Process]:
+    """All that work in the folder in which the run's command was started."""
+    start = str(folder.path.parent.parent)
+    return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == start]
 
 
 def test_a_cancelled_call_stops_with_a_checkpoint(tmp_path):
-    folder, before = RunFolder(tmp_path / "outputs" / "long"), {*psutil.pids()}
+    folder = RunFolder(tmp_path / "outputs" / "long")
 
     async def client() -> None:
         async with connected(tmp_path) as session:
@@ -145,11 +145,11 @@ def test_a_cancelled_call_stops_with_a_checkpoint(tmp_path):
             assert shown.structured_content["result"]["status"] == "interrupted"
 
     run(client)
-    stopped_with_a_checkpoint(folder, before)
+    stopped_with_a_checkpoint(folder)
 
 
 def test_when_it_is_killed_its_commands_stop(tmp_path):
-    folder, before = RunFolder(tmp_path / "outputs" / "long"), {*psutil.pids()}
+    folder = RunFolder(tmp_path / "outputs" / "long")
 
     async def client() -> None:
         async with connected(tmp_path) as session, anyio.create_task_group() as tasks:
@@ -159,11 +159,11 @@ def test_when_it_is_killed_its_commands_stop(tmp_path):
             scope.cancel()
 
     run(client)
-    stopped_with_a_checkpoint(folder, before)
+    stopped_with_a_checkpoint(folder)
 
 
 def test_it_ends_with_its_client(tmp_path):
-    folder, before = RunFolder(tmp_path / "outputs" / "long"), {*psutil.pids()}
+    folder = RunFolder(tmp_path / "outputs" / "long")
     information = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     messages: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": information},
@@ -181,7 +181,7 @@ def test_it_ends_with_its_client(tmp_path):
         server.stdin.close()
         assert server.wait(SECONDS) == 0
     assert folder.read_result() is not None  # it has waited for the run's end
-    stopped_with_a_checkpoint(folder, before)
+    stopped_with_a_checkpoint(folder)
 
 
 def test_a_signal_is_not_passed_on_twice(tmp_path):

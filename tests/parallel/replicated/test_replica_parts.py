@@ -180,7 +180,7 @@ def test_all_ranks_of_a_replica_gather_the_state_that_its_first_one_writes(tmp_p
         (("parallel.inside=tensor", "launcher.nproc_per_node=2"), "Allowed: ddp, fsdp"),
         (
             ("parallel.inside=fsdp", "parallel.ranks_per_replica=2", "trainer.compile=default"),
-            "trainer.compile does not work with parallel.inside=fsdp",
+            "trainer.compile without trainer.compile_units does not work with parallel.inside=fsdp",
         ),
         (
             ("parallel.inside=fsdp", "parallel.ranks_per_replica=2", "trainer.recompute=[auto]"),

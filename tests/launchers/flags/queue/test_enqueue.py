@@ -37,7 +37,11 @@ def test_the_frozen_run_is_queued_on_free_devices(desk, run_here):
     [
         (["-m", "seed=1,2"], "--queue is for single runs"),
         (["--cfg", "job"], "--cfg starts no run"),
-        (["launcher=slurm"], "launcher=slurm: what starts its ranks also finds room for them"),
+        pytest.param(
+            ["launcher=slurm"],
+            "launcher=slurm: what starts its ranks also finds room for them",
+            marks=pytest.mark.needs("slurm"),
+        ),
         (["launcher=ray"], "launcher=ray: "),
         (["launcher.devices=any"], "launcher.devices=any: --queue takes free devices"),
         (["launcher.devices=free", "launcher.wait=10m"], "launcher.wait=10m: with --queue"),
