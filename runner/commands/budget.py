@@ -8,7 +8,7 @@ from typing import Annotated
 from manyheads.launchers.companions.budget.limits import FILE, NAMED, SpendingLimits, budget_file, shown
 from manyheads.launchers.companions.budget.spending import SpendingLedger, SpentSession
 from manyheads.launchers.companions.budget.totals import LimitUse, uses
-from manyheads.runner.errors import ExitCode, printable
+from manyheads.runner.errors import ExitCode
 from manyheads.runner.records.find import OUTPUTS
 from manyheads.runner.run.answer import Answer
 
@@ -68,10 +68,8 @@ class BudgetReport(Answer):
 
 
 def _line(run: RunSpending) -> tuple[str, str, str]:
-    path = Path(run.run)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     devices = f"{run.devices} {run.kind}{'s' * (run.devices != 1)}"
-    return printable(shown), f"{run.device_seconds:,.1f}", devices
+    return shown(Path(run.run)), f"{run.device_seconds:,.1f}", devices
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,9 +7,8 @@ from typing import Annotated
 from manyheads.launchers.companions.room.claims import Claim, Kind, boot_id, visible
 from manyheads.launchers.companions.room.others import processes
 from manyheads.launchers.companions.room.places import LOCAL, is_local
-from manyheads.launchers.companions.room.registry import Registry
+from manyheads.launchers.companions.room.snapshot import current_claims
 from manyheads.launchers.companions.room.words import described, named
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.console import print_columns
 from manyheads.runner.run.answer import Answer
 
@@ -81,14 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> DeviceUsage:
     """Read the claims of all runs. Raises ConfigurationError if others could have written them."""
-    try:
-        registry = Registry.existing()
-        if registry is None:
-            return examined([], None)
-        with registry, registry.turn() as claims:
-            return examined(claims, str(registry.path))
-    except OSError as error:
-        raise ConfigurationError(f"{error.filename or 'the folder of leases'}: {error.strerror or error}.") from None
+    claims, folder = current_claims()
+    return examined(claims, None if folder is None else str(folder))
 
 
 def examined(claims: list[Claim], folder: str | None) -> DeviceUsage:

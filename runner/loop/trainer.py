@@ -23,7 +23,7 @@ from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import Numbers
 
-LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop together
+LONGEST_WINDOW = 50  # updates; samples.csv has a row for each window
 
 
 class Trainer:

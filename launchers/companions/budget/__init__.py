@@ -1,6 +1,5 @@
 """Counts what runs use of the user's budget; once it is spent, refuses those that would start, and stops the others."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,8 +36,7 @@ def accompany_program(folder: Path) -> Iterator[None]:
     It is not stopped; manyheads within it doesn't count a second time.
     """
     gpus = len(hardware.gpu_ids())
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with _counted(folder, "gpu" if gpus else "core", gpus or cores, None), variables_set({NAMED: ""}):
+    with _counted(folder, "gpu" if gpus else "core", gpus or hardware.cpu_cores(), None), variables_set({NAMED: ""}):
         yield
 
 

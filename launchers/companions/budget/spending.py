@@ -1,4 +1,4 @@
-"""What was spent of a budget: a file beside it, with a line for each start of ranks.
+"""The ledger of a budget: a file beside it, with a line for each start of ranks.
 
 A line is written before the ranks start, by one process at a time. Its end has a fixed width, and is overwritten
 several times a second while they run: so a run that is killed has counted what it used, and nobody needs to notice.

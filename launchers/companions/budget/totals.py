@@ -1,4 +1,4 @@
-"""What is left of a budget, and whether it is spent."""
+"""Adds up what sessions have used, and compares it with the limits."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ class LimitUse:
 
     @property
     def left(self) -> float:
-        """What is left: devices times seconds, runs, bytes, seconds."""
+        """The remainder: in device-seconds, runs, bytes, or seconds."""
         return max(0.0, self.limit - self.spent)
 
     @property
@@ -83,7 +83,7 @@ def spent_in_words(use: LimitUse) -> str:
 
 
 def left_in_words(some: Iterable[LimitUse]) -> str:
-    """What is left of limits that are not spent; empty if there are none."""
+    """A sentence with the remainders of limits that are not spent; empty if there are none."""
     names = {"device_seconds": "{} device-seconds", "runs": "{} runs", "disk": "{} on the disk", "until": "{}"}
     left = [names[use.name].format(use.texts[2]) for use in some if not use.is_spent]
     return f" Left: {', '.join(left)}." if left else ""

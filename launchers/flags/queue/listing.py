@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from manyheads.launchers.companions.room.claims import Claim
-from manyheads.launchers.companions.room.registry import Registry
+from manyheads.launchers.companions.room.snapshot import current_claims
 from manyheads.launchers.companions.room.words import clock, named
 from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
-from manyheads.runner.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,9 @@ class QueuePlace:
 def places(queue: RunQueue) -> list[QueuePlace]:
     """All runs of the queue, in their order. Raises ConfigurationError, OSError."""
     with queue.turn():
-        entries, claims = [*queue.entries()], claims_now()
+        entries, (claims, _) = [*queue.entries()], current_claims()
     claimed = {claim.run: claim for claim in claims}
-    found: list[QueuePlace] = []
+    listed: list[QueuePlace] = []
     ahead: list[str] = []
     for entry in entries:
         claim = claimed.get(entry.path)
@@ -37,21 +36,8 @@ def places(queue: RunQueue) -> list[QueuePlace]:
         ahead += [] if runs else [str(entry.run)]
         position, pid = None if runs else len(ahead), None if claim is None else claim.pid
         devices = [] if claim is None else [*claim.devices]
-        found.append(QueuePlace(str(entry.run), entry.since, position, pid, devices, reason))
-    return found
-
-
-def claims_now() -> list[Claim]:
-    """All claims on this machine's devices. Raises ConfigurationError if they can't be read."""
-    try:
-        registry = Registry.existing()
-        if registry is None:
-            return []
-        with registry, registry.turn() as claims:
-            return claims
-    except OSError as error:
-        what = error.filename or "the folder of leases"
-        raise ConfigurationError(f"{what}: {error.strerror or error}.") from None
+        listed.append(QueuePlace(str(entry.run), entry.since, position, pid, devices, reason))
+    return listed
 
 
 def _running(claim: Claim) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from manyheads.launchers.agent_program import as_module
 from manyheads.launchers.companions import refuse_start
+from manyheads.launchers.companions.room.snapshot import current_claims
 from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
-from manyheads.launchers.flags.queue.listing import claims_now
 from manyheads.launchers.flags.queue.outcome import fail, has_ended, mark, status_of
 from manyheads.runner.errors import BudgetSpent, ExitCode, Failure, Interrupted, Kind, WaitExpired, warn
 from manyheads.runner.machine import invocation
@@ -77,7 +77,7 @@ class Worker:
         Only one run at a time waits for devices, so that runs ask for them in the order of the queue.
         """
         with self._queue.turn():
-            claims = claims_now()
+            claims, _ = current_claims()
             holding = {claim.run for claim in claims if claim.devices}
             known = {claim.run for claim in claims}
             is_empty = True

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from manyheads.launchers.companions.room.snapshot import current_claims
 from manyheads.launchers.flags.queue.entries import QUEUE, RunQueue
-from manyheads.launchers.flags.queue.listing import claims_now
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.flags.queue.stand_in import SEEN, start
 
@@ -93,7 +93,7 @@ def check(jobs: int) -> dict[str, int]:
     done = {path.name for path in (SEEN / "done").iterdir()}
     assert {name for name in names if statuses[name] == "completed"} <= done
     assert (noted("crowded"), noted("doubled")) == ([], [])
-    assert claims_now() == []
+    assert current_claims()[0] == []
     queued, begun = [*dict.fromkeys(noted("queued"))], [*dict.fromkeys(noted("begun"))]
     for wide in {f"{client}.{jobs // 2}" for client in CLIENTS} & {*queued} & {*begun}:
         later = {*queued[queued.index(wide) + 1 :]}
