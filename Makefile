@@ -61,7 +61,8 @@ test-quick: horovod-if-possible
 test-gpu: $(DEV)
 	$(BIN)/python -m pytest -m gpu -n auto --maxprocesses 6 tests/gpu tests
 
-# The suite's core on the lowest torch, and on the newest under each Python; fetches some 3 GB once, into /tmp.
+# Before a release: the suite's core on the lowest torch, and on the newest under each Python, whether each extra can be
+# installed; fetches some 3 GB once, into /tmp.
 compat: $(DEV)
 	$(BIN)/python -m tests.compat
 

@@ -1,3 +1,1 @@
 """One experiment on any backend: the ranks' side, and the torch-free parts that the parent shares."""
-
-__version__ = "0.1.0"

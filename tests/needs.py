@@ -5,14 +5,17 @@ fixture ``library`` also need what their parameters name, such as ``parallel=hor
 many each sentence cost.
 """
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from rich.table import Table
 LIBRARIES = {  # with what pip is given for them
     "accelerate": "--group bench",
     "aiohttp": "mlflow",
+    "bitsandbytes": "--group ci",
     "datasets": "--editable '.[hf]'",
     "flask": "mlflow",
     "lightning": "--group bench",
@@ -30,17 +34,26 @@ LIBRARIES = {  # with what pip is given for them
     "mnist1d": "--group ci",
     "moto": "--group ci",
     "obstore": "--editable '.[storage]'",
+    "peft": "--group ci",
     "pyarrow": "--editable '.[parquet]'",
+    "pytorch_optimizer": "--group ci",
     "skills_ref": "--group ci",
     "ray": "--editable '.[ray]'",
     "sqlalchemy": "mlflow",
     "timm": "--editable '.[timm]'",
     "torchft": "--editable '.[replicated]'",
+    "torchmetrics": "--group ci",
     "trackio": "--editable '.[trackio]'",
     "transformers": "--editable '.[transformers]'",
+    "twine": "--group ci",
+    "uv": "--group dev",
     "wandb": "--editable '.[wandb]'",
     "webdataset": "--group dev",
     "zensical": "--group dev",
+}
+TOOLS = {  # programs that pip installs beside Python
+    "hadolint": "--group ci",
+    "zizmor": "--group ci",
 }
 PROGRAMS = {  # with Debian's packages
     "chromium": ("chromium chromedriver", "chromium chromium-driver"),
@@ -63,6 +76,8 @@ def missing(name: str) -> str | None:
     """What is missing and how to get it, None if it is available. ``name``: of a table above, "horovod" or "mpi"."""
     if name in LIBRARIES:
         return None if find_spec(name) else f"{name} is not installed: pip install {LIBRARIES[name]}"
+    if name in TOOLS:
+        return None if tool(name) else f"{name} is not installed: pip install {TOOLS[name]}"
     if name in PROGRAMS:
         programs, packages = PROGRAMS[name]
         lacking = [program for program in programs.split() if shutil.which(program) is None]
@@ -78,6 +93,11 @@ def missing(name: str) -> str | None:
     if name == "mpi" and not horovod.has("mpi"):
         return "Horovod was built without MPI: apt-get install openmpi-bin libopenmpi-dev, then make horovod"
     return missing("mpirun") if name == "mpi" else None
+
+
+def tool(name: str) -> str | None:
+    """The path of a program that pip installed beside this Python, or that is on PATH."""
+    return shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def cannot(ability: str) -> str:

@@ -1,16 +1,19 @@
-"""Installed from its wheel, in an environment of its own: all of it is there, and works from any folder."""
+"""Built as it is published, and installed in an environment of its own: complete, and works from any folder."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
+from manyheads import __version__
 from manyheads.runner.commands import names
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.config.config_schema import schema_for
@@ -18,6 +21,7 @@ from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, ROOT, Done
 from tests.tail import tail
+from tests.test_publishing import steps
 
 pytestmark = [pytest.mark.ci, pytest.mark.processes]
 NET = """
@@ -50,7 +54,7 @@ def tracked() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
+def dist(tmp_path_factory) -> Path:
     """Built without a network from the files that git knows, and from nothing that lies about beside them."""
     sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("built")
     for path in tracked():
@@ -59,11 +63,22 @@ def wheel(tmp_path_factory) -> Path:
         if (ROOT / path).is_symlink():
             copy.symlink_to(os.readlink(ROOT / path))
         else:
-            copy.write_bytes((ROOT / path).read_bytes())
-    command = ["-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(built)]
-    done = subprocess.run([sys.executable, *command, str(sources)], capture_output=True, text=True)
+            shutil.copy(ROOT / path, copy)
+    command = [sources / ".ci" / "dist", built, "--offline", "--no-build-isolation", "--python", sys.executable]
+    done = subprocess.run(command, env=with_tools(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (found,) = built.glob("manyheads-*.whl")
+    return built
+
+
+def with_tools() -> dict[str, str]:
+    """The environment, with the programs of the Python that runs the tests, such as uv, but without the checkout."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": path}
+
+
+@pytest.fixture(scope="module")
+def wheel(dist) -> Path:
+    (found,) = dist.glob("manyheads-*.whl")
     return found
 
 
@@ -77,8 +92,7 @@ class Installed:
         self.packages = Path(sysconfig.get_path("purelib", "venv", vars=scheme))
         install = ["-m", "pip", "--python", str(self.python), "install", "--no-deps", "--no-index", str(wheel)]
         # Without the path on which the checkout is: pip would call that one installed.
-        plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run([sys.executable, *install], env=plain, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, *install], env=with_tools(), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         here = [path for path in sys.path if {"site-packages", "dist-packages"} & {*Path(path).parts}]
         (self.packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in here))
@@ -118,22 +132,58 @@ def project(tmp_path) -> Path:
     return tmp_path
 
 
-def test_it_holds_all_that_git_knows_and_nothing_else(wheel):
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+def published() -> set[str]:
+    """What belongs into a release of the files that git knows, by the names that they have when installed."""
     plugins = "launchers/hydra_plugins/"
-    wanted = {
+    names = {
         f"hydra_plugins/{path.removeprefix(plugins)}" if path.startswith(plugins) else f"manyheads/{path}"
         for path in tracked()
         if path.startswith(("conf/", "launchers/", "runner/"))
     }
-    wanted |= {f"manyheads/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
-    assert names == wanted
+    return names | {f"manyheads/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
+
+
+def test_it_holds_all_that_git_knows_and_nothing_else(wheel):
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert names == published()
+    assert {"manyheads/py.typed", "manyheads/runner/commands/skill/SKILL.md"} <= names
+
+
+def test_so_does_the_source_distribution_which_needs_no_links(dist):
+    (file,) = dist.glob("manyheads-*.tar.gz")
+    with tarfile.open(file) as archive:
+        members = archive.getmembers()
+    assert all(member.isfile() or member.isdir() for member in members)
+    names = {member.name.partition("/")[2] for member in members if member.isfile()}
+    code = {name.removeprefix(".names/") for name in names if name.startswith(".names/") and ".egg-info/" not in name}
+    assert code == published()
+    rest = {name for name in names if not name.startswith(".names/")}
+    assert rest == {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+
+
+@pytest.mark.needs("twine")
+def test_an_index_would_take_both(dist):
+    command = [sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir()]
+    done = subprocess.run(command, env=with_tools(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout + done.stderr
+
+
+@pytest.mark.needs("uv")
+def test_uvx_runs_it_from_an_index(wheel, here, tmp_path):
+    (tmp_path / "manyheads").mkdir()
+    shutil.copy(wheel, tmp_path / "manyheads")
+    (tmp_path / "manyheads" / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+    # What the wheel needs is taken from where this machine's packages come from, in the versions that are already here.
+    command = ["uvx", "--python", sys.executable, "--constraints", ROOT / ".ci" / "versions.txt"]
+    command += ["--index", tmp_path.as_uri(), "--refresh-package", "manyheads", "manyheads", "--version"]
+    done = subprocess.run(command, cwd=here, env=with_tools(), capture_output=True, text=True, timeout=250)
+    assert done.stdout == f"manyheads {__version__}\n", done.stderr
 
 
 def test_it_is_the_wheels_code_that_is_imported(installed, here):
     done = installed("-c", "import manyheads, sys; print(manyheads.__file__, 'torch' in sys.modules)", cwd=here)
     assert done.out.split() == [str(installed.packages / "manyheads" / "__init__.py"), "False"], done.err
-    assert installed("--version", cwd=here).out == "manyheads 0.1.0\n"
+    assert installed("--version", cwd=here).out == f"manyheads {__version__}\n"
 
 
 def test_training(trained, here):
@@ -143,6 +193,16 @@ def test_training(trained, here):
     assert trained.read_result()["status"] == "completed"
     assert (trained.log.name, trained.log.exists()) == ("run.log", True)
     assert [path.name for path in here.iterdir()] == ["outputs"]
+
+
+@pytest.mark.tail
+def test_what_is_tried_before_it_is_published(installed, tmp_path):
+    (line,) = [step for step in steps("test") if step.get("name", "").startswith("Install and train")]
+    words = [line.split() for line in line["run"].splitlines() if line.startswith("manyheads ")]
+    assert len(words) == 4
+    for one in words:
+        done = installed(*one[1:], cwd=tmp_path)
+        assert done.code == 0, done.err
 
 
 @pytest.mark.tail

@@ -18,7 +18,7 @@ if "MANYHEADS_PARENT" in os.environ:  # this process is a rank; the user's own p
 
     import_apart.install()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "BudgetSpent",
     "ConfigurationError",

@@ -1,7 +1,8 @@
 """Make an environment for each version that is claimed, and run a part of the suite in it. ``make compat``.
 
-For each torch and Python that is what computes; for each Hydra what composes. Prints the table of docs/tested.md. uv
-finds the Pythons on PATH, or fetches them. Environments are kept, so that a second run takes minutes only.
+For each torch and Python that is what computes; for each Hydra what composes. Prints the table of docs/tested.md, and
+one of the extras. uv finds the Pythons on PATH, or fetches them. Environments are kept, so that a second run takes
+minutes only.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.compat import extras
 from tests.conftest import ROOT
 
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -49,16 +51,19 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("/tmp/manyheads-compat"), help="where environments are kept"
     )
-    parser.add_argument("--only", default="", help="those whose name has this, such as oldest or 3.13")
+    parser.add_argument("--only", default="", help="those whose name has this, such as oldest, 3.13 or extras")
     given = parser.parse_args()
     results = {
         name: result(given.folder / name, python, versions, tests)
         for name, (python, versions, tests) in CLAIMED.items()
         if given.only in name
     }
-    print("| torch | Hydra | Python | the part of the suite |", "|---|---|---|---|", sep="\n")
-    print(*(row for row, _ in results.values()), sep="\n")
-    sys.exit(not all(passed for _, passed in results.values()))
+    rows, resolve = extras.table(PYTHONS) if given.only in "extras" else ([], True)
+    if results:
+        print("| torch | Hydra | Python | the part of the suite |", "|---|---|---|---|", sep="\n")
+        print(*(row for row, _ in results.values()), "", sep="\n")
+    print(*rows, sep="\n")
+    sys.exit(not (resolve and all(passed for _, passed in results.values())))
 
 
 def result(folder: Path, python: str, versions: Sequence[str], tests: Sequence[str]) -> tuple[str, bool]:
