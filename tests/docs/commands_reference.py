@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 FILE = ROOT / "docs" / "commands.md"
 GUIDES = {  # the page that explains a command, if it does not have the command's name
-    **dict.fromkeys(("clean", "diff", "list", "show", "tried", "watch"), "runs"),
+    **dict.fromkeys(("clean", "diff", "list", "show", "watch"), "runs"),
     **dict.fromkeys(("evaluate", "export", "predict"), "using-a-trained-model"),
     **dict.fromkeys(("index", "pack"), "shards"),
     **dict.fromkeys(("init", "new"), "your-project"),
@@ -23,8 +23,10 @@ GUIDES = {  # the page that explains a command, if it does not have the command'
     "publish": "trackers",
     "record": "records",
     "report": "comparing",
-    **dict.fromkeys(("budget", "queue", "room", "work"), "desk"),
+    **dict.fromkeys(("budget", "room"), "desk"),
+    "tried": "once",
     "trust": "security",
+    "work": "queue",
 }
 HEAD = """# Commands
 

@@ -27,7 +27,6 @@ from manyheads.runner.answers.scale.simulator.interval import (
     widened,
 )
 from tests.answers.scale.simulator.series import Series, all_series
-from tests.benchmarks.scaling.validated import Compared
 
 KINDS = {"FSDP": SHARDED, "ZeRO-1": SHARDED, "pipeline": PIPELINE}  # of runs here, the others are data parallel
 Z = NormalDist().inv_cdf(1 - TAIL)
@@ -95,18 +94,6 @@ def fitted(rows: Iterable[Row]) -> dict[str, float]:
         count = min(len(found), math.ceil(COVERED * (len(found) + 1)))
         least[kind] = max(least[kind], sorted(found)[count - 1])
     return {kind: math.ceil(100 * value) / 100 for kind, value in least.items()}
-
-
-def renewed(found: Found) -> dict[str, list[Compared]]:
-    """The runs in here.json with the intervals that the same predictions have now, by name."""
-    rows, result = here(found), {}
-    for name, content in found.items():
-        result[name] = []
-        for each in content["predictions"]:
-            row = next(rows)
-            low, high = widened(row.seconds, row.replays, MODEL[row.kind], *row.errors)
-            result[name].append(Compared(each["start"], each["devices"], row.seconds, low, high, row.truth))
-    return result
 
 
 if __name__ == "__main__":

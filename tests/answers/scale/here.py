@@ -1,9 +1,9 @@
 """Predictions of runs on this machine, and what they then took: ``python -m tests.answers.scale.here predict [case]``.
 
 ``predict`` measures one rank, two ranks and the network of each case of CASES, and writes predictions into
-here_held_out.json; committed before ``compare`` runs them; ``table`` prints both for docs/scale.md. here.json has the
-runs to which the intervals were fitted since (``fitted.py``). Cases of machines with a limited bandwidth run in network
-namespaces (``tests/launchers/nodes/cluster.py``), as root. Needs a machine that does nothing else.
+here_held_out.json; committed before ``compare`` runs them; ``table`` prints both for docs/scale-accuracy.md. here.json
+has the runs to which the intervals were fitted since (``fitted.py``). Cases of machines with a limited bandwidth run in
+network namespaces (``tests/launchers/nodes/cluster.py``), as root. Needs a machine that does nothing else.
 """
 
 import json
@@ -25,7 +25,6 @@ from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.option.run_config import RunConfig
-from tests.answers.scale.fitted import renewed
 from tests.benchmarks.scaling.network_here import Sums
 from tests.benchmarks.scaling.ranks_here import RanksHere
 from tests.benchmarks.scaling.validated import Compared
@@ -152,11 +151,10 @@ def rows_of(content: dict[str, Any]) -> list[Compared]:
     return [Compared(**each, measured=content["measured"][str(each["devices"])]) for each in content["predictions"]]
 
 
-def table(found: dict[str, Any], now: dict[str, list[Compared]] | None = None) -> str:
-    """Errors of the predicted times in per cent, in Markdown. ``now``: with intervals fitted since, by name."""
+def table(found: dict[str, Any]) -> str:
+    """Errors of the predicted times in per cent, in Markdown."""
     columns = [(1, 2), (1, 3), (1, 4), (FEW, 3), (FEW, 4)]
-    ends = ["mean", "within", *([] if now is None else ["within, fitted"])]
-    titles = ["run", *(f"{a} to {b}" for a, b in columns), *ends]
+    titles = ["run", *(f"{a}→{b}" for a, b in columns), "mean", "within"]
     lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for name, content in found.items():
         if "measured" in content:
@@ -164,8 +162,7 @@ def table(found: dict[str, Any], now: dict[str, list[Compared]] | None = None) -
             errors = [100 * rows[key].error for key in columns]
             mean, within = sum(map(abs, errors)) / len(errors), sum(each.is_within for each in rows.values())
             cells = " | ".join(f"{each:+.1f}" for each in errors)
-            since = "" if now is None else f" {sum(each.is_within for each in now[name])} of {len(now[name])} |"
-            lines.append(f"| {name} | {cells} | {mean:.1f} | {within} of {len(rows)} |{since}")
+            lines.append(f"| {name} | {cells} | {mean:.1f} | {within}/{len(rows)} |")
     return "\n".join(lines)
 
 
@@ -215,8 +212,7 @@ def do(what: str, cases: list[Case], hosts: tuple[str, ...], extra: tuple[str, .
 
 def main(what: str, chosen: str = "", rate: str = "", hosts: str = "", *extra: str) -> None:
     if what == "table":
-        known = read(DEVELOPMENT)
-        sys.stdout.write(f"{table(known, renewed(known))}\n\n{table(read(HELD_OUT))}\n")
+        sys.stdout.write(f"{table(read(DEVELOPMENT))}\n\n{table(read(HELD_OUT))}\n")
         return
     wanted = [each for each in CASES if chosen in str(each) and rate in (each.rate, "", HERE[bool(each.rate)])]
     common: dict[Any, Any] = {}

@@ -18,7 +18,7 @@ MODEL = {DATA_PARALLEL: 0.12, SHARDED: 0.12, PIPELINE: 0.18}
 MEDIAN = math.sqrt(math.pi / 2)  # how much larger a median's standard error is than a mean's, for normal errors
 # Of an update's time from one launch of the same run to another.
 ON_CPUS = 0.057  # 14 pairs of launches of two ranks: "two" and "measured" in tests/answers/scale/here.json
-ON_GPUS = 0.009  # 5 launches each on 1 to 32 V100, ResNet-50: DLPerf (docs/scale.md)
+ON_GPUS = 0.009  # 5 launches each on 1 to 32 V100, ResNet-50: DLPerf (docs/scale-method.md)
 ASSUMED = 4  # the assumption counts as much as this many pairs of measured launches
 
 Range = tuple[float, float]  # the lower and the upper end

@@ -12,7 +12,7 @@ from manyheads.runner.parallel.exchanges import Exchanges
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is assumed for all runs, unless it is measured. docs/scale.md has the reasons.
+    """What is assumed for all runs, unless it is measured. docs/scale-method.md has the reasons.
 
     ``spread``: how much longer than the fastest rank the mean one takes, as a fraction of its passes. ``slowdown``:
     seconds that computing loses for each second of a concurrent exchange. ``rate``, ``latency``: factors for all links.

@@ -1,16 +1,14 @@
 """Predictions of published series from their smallest row: ``python -m tests.answers.scale.simulator.series``."""
 
-import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 from manyheads.runner.answers.scale.simulator import catalog
-from manyheads.runner.answers.scale.simulator.interval import ON_GPUS, PER_DOUBLING, TAIL, Range
+from manyheads.runner.answers.scale.simulator.interval import ON_GPUS
 from manyheads.runner.answers.scale.simulator.predict import Measured, PredictedUpdate, predict
 from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.config.lookup import read_option
@@ -24,17 +22,11 @@ PUBLISHED = Path(__file__).parent / "published"
 
 @dataclass(frozen=True)
 class Score:
-    """Of a series: relative errors, and how many rows are within their intervals.
+    """Of a series: relative errors at the largest number of devices, and how many rows are within their intervals."""
 
-    ``within_before``: in the intervals before the launches' variation and the model's own error were counted.
-    """
-
-    mean: float
     largest: float
-    linear_mean: float
     linear_largest: float
     within: int
-    within_before: int
     rows: int
 
     @property
@@ -98,25 +90,16 @@ class Series:
 
     @cached_property
     def score(self) -> Score:
-        smallest = min(self.rows)
-        errors, linear, within, before = [], [], 0, 0
+        smallest, largest = min(self.rows), max(self.rows)
+        errors, within = {}, 0
         for each in self.predictions:
             step = self.step(each.devices)
             batch = each.devices * step.samples * step.micro_batches
             truth = self.rows[each.devices]
-            errors.append(abs(batch / each.seconds / truth - 1))
-            linear.append(abs(self.rows[smallest] / smallest * each.devices / truth - 1))
+            errors[each.devices] = abs(batch / each.seconds / truth - 1)
             within += batch / each.high <= truth <= batch / each.low
-            low, high = _interval_before(each, smallest)
-            before += batch / high <= truth <= batch / low
-        count = len(errors)
-        return Score(sum(errors) / count, errors[-1], sum(linear) / count, linear[-1], within, before, count)
-
-
-def _interval_before(found: PredictedUpdate, start: int) -> Range:
-    own = NormalDist().inv_cdf(1 - TAIL) * found.seconds * PER_DOUBLING * math.log2(found.devices / start)
-    below, above = found.seconds - found.replays[0], found.replays[1] - found.seconds
-    return found.seconds - math.hypot(max(0.0, below), own), found.seconds + math.hypot(max(0.0, above), own)
+        linear = abs(self.rows[smallest] / smallest * largest / self.rows[largest] - 1)
+        return Score(errors[largest], linear, within, len(errors))
 
 
 def all_series() -> Iterator[Series]:
@@ -128,17 +111,12 @@ def all_series() -> Iterator[Series]:
 
 
 def table(found: list[Series]) -> str:
-    """The scores in Markdown, in per cent."""
-    lines = [
-        "| series | devices | error | at the largest | linear | at the largest | skill | within, before | within |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    """The errors at the largest number of devices, in per cent, and the rows within their intervals, in Markdown."""
+    lines = ["| series | devices | error | linear | within |", "|---|---|---|---|---|"]
     for each in found:
         score, rows = each.score, each.rows
-        numbers = (score.mean, score.largest, score.linear_mean, score.linear_largest)
-        cells = " | ".join(f"{100 * value:.1f}" for value in numbers)
-        counted = f"{score.within_before} of {score.rows} | {score.within} of {score.rows}"
-        lines.append(f"| {each.name} | {min(rows)} to {max(rows)} | {cells} | {score.skill:.2f} | {counted} |")
+        errors = f"{100 * score.largest:.1f} | {100 * score.linear_largest:.1f}"
+        lines.append(f"| {each.name} | {min(rows)}–{max(rows)} | {errors} | {score.within}/{score.rows} |")
     return "\n".join(lines)
 
 

@@ -64,7 +64,7 @@ def test_a_rank_that_loads_by_itself_is_predicted_to_take_what_it_took() -> None
 
 
 def test_the_constants_are_those_that_held_out_series_were_compared_with() -> None:
-    """After a change of one, what docs/scale.md says of series that were held out no longer holds."""
+    """After a change of one, what docs/scale-accuracy.md says of series that were held out no longer holds."""
     assert Assumptions() == Assumptions(spread=0.018, slowdown=0.1, rate=1.0, latency=1.0)
     assert predicting.UNCERTAIN == {"spread": 0.7, "slowdown": 0.7, "rate": 0.25, "latency": 0.4}
     assert (predicting.DRAWS, interval.COVERED, interval.PER_DOUBLING) == (60, 0.8, 0.012)
