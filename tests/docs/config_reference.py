@@ -6,6 +6,7 @@ from pathlib import Path
 
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.meanings import described, description
+from manyheads.runner.parallel.mesh_refusals import REFUSALS
 
 CODE = ("_target_", "_option_", "name")  # which class an option is, and its own name
 GROUPS = (
@@ -23,7 +24,17 @@ def reference() -> str:
         parts.append(f"\n## {group}\n")
         for path in sorted((CONF / group).glob("*.yaml")):
             parts += [f"\n### {group}={path.stem}\n", description(path) + "\n", *_table(path, group)]
+            parts += _refusals() if path.stem == "mesh" else []
     return "\n".join(parts) + "\n"
+
+
+def _refusals() -> Iterator[str]:
+    """What cannot be combined with sharded, split or staged ranks, as a table."""
+    yield "| in a mesh, `fsdp`, `tensor` or `pipeline` with | is refused | because | instead |\n|---|---|---|---|"
+    for refusal in REFUSALS:
+        way = "any of them" if refusal.way == "any" else f"`{refusal.way}`"
+        yield f"| {way} | {refusal.key} | {refusal.reason} | {refusal.remedy} |"
+    yield ""
 
 
 def _table(path: Path, group: str) -> list[str]:

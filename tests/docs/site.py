@@ -14,7 +14,7 @@ from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.config.config_schema import schema_for
 from manyheads.runner.run.json_schema import Schema
 from tests.conftest import ROOT
-from tests.docs import answers_reference, api_reference, config_reference, notebook
+from tests.docs import answers_reference, api_reference, config_reference, notebook, private_code_reference
 
 # Pages that lie beside README in the repository, and what they are called in the site.
 BESIDE = {
@@ -28,6 +28,7 @@ GENERATED = {
     "api.md": api_reference,
     "answers.md": answers_reference,
     "tour.md": notebook,
+    "private-code.md": private_code_reference,
 }
 OF_CONFIG = ("config", "experiment")
 FILES = ("CITATION.cff", "LICENSE")

@@ -66,6 +66,7 @@ def test_the_reference_has_every_option_and_its_keys():
     assert "| `parallel.bucket_cap_mb` | `25` | " in page
     assert "| `trainer.epochs` | `90 or max_steps` |" in page
     assert "| `metrics.auroc.at_most` | `1024` | " in page
+    assert "| `shard` | trainer.channels_last | FSDP shards contiguous weights only | Set " in page
 
 
 def test_the_table_of_options_is_complete():

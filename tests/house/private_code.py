@@ -12,6 +12,7 @@ from tests.house.imports import ROOT
 
 PUBLIC = {"_asdict", "_fields", "_replace", "_value_", "_exit", "_getframe"}  # documented by Python
 OURS = "manyheads"
+LIST = ROOT / "tests" / "house" / "private_code.yaml"  # what is used, and what for
 ACCESSES = {"getattr", "setattr", "hasattr", "delattr"}
 
 

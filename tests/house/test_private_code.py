@@ -1,19 +1,18 @@
-"""docs/private-code.md lists the private code of others that is used, and the installed versions have all of it."""
+"""private_code.yaml lists the private code of others that is used, and the installed versions have all of it."""
 
 import importlib
 import inspect
-import re
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.house.imports import ROOT
-from tests.house.private_code import private_names
+from tests.house.private_code import LIST, private_names
 
-PAGE = ROOT / "docs" / "private-code.md"
-LISTED = re.findall(r"^\| `([\w.]+)` \|", PAGE.read_text(), flags=re.MULTILINE)
+LIBRARIES = yaml.safe_load(LIST.read_text())
+LISTED = [name for library in LIBRARIES for names in library["used"].values() for name in names]
 
 NEEDED = ("hydra.", "omegaconf.", "torch.", "multiprocessing.")  # tests of what needs the others use them
 used = cache(private_names)
@@ -23,15 +22,15 @@ def last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def test_the_page_lists_what_is_used():
+def test_the_list_has_what_is_used():
     listed = {last(name) for name in LISTED}
     unlisted = {name: files for name, files in used().items() if last(name) not in listed}
-    assert unlisted == {}, f"use public code instead; if there is none, add the name to {PAGE.name}"
+    assert unlisted == {}, f"use public code instead; if there is none, add the name to {LIST.name}"
 
 
-def test_the_page_lists_nothing_else():
+def test_the_list_has_nothing_else():
     names = {last(name) for name in used()}
-    assert [name for name in LISTED if last(name) not in names] == [], f"remove what is no longer used from {PAGE.name}"
+    assert [name for name in LISTED if last(name) not in names] == [], f"remove what is no longer used from {LIST.name}"
     assert len({*LISTED}) == len(LISTED)
 
 
@@ -42,7 +41,7 @@ def test_the_installed_version_has(name):
         distribution = packages_distributions().get(package, [package])[0]
         files = next(files for used_name, files in used().items() if last(used_name) == last(name))
         installed = version(distribution) if package in packages_distributions() else "of this Python"
-        pytest.fail(f"{distribution} {installed} has no {name}, which {', '.join(sorted(files))} use: {PAGE.name}")
+        pytest.fail(f"{distribution} {installed} has no {name}, which {', '.join(sorted(files))} use: {LIST.name}")
 
 
 def exists(name: str) -> bool:

@@ -10,7 +10,6 @@ from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.mesh_refusals import REFUSALS
-from tests.conftest import ROOT
 from tests.in_process import config
 
 MESH = Layout(pipeline=2, replicate=3, shard=2, tensor=4)
@@ -112,16 +111,3 @@ def test_every_refusal_has_a_reason_and_a_remedy():
         assert refusal.reason
         assert refusal.remedy.startswith("Set ")
         assert refusal.way in ("any", *Layout._fields)
-
-
-def refusal_table() -> str:
-    """All refusals as a Markdown table, for the documentation."""
-    lines = ["| in a mesh with | is refused | because | instead |", "|---|---|---|---|"]
-    for refusal in REFUSALS:
-        way = "any of them" if refusal.way == "any" else f"`{refusal.way}`"
-        lines.append(f"| {way} | {refusal.key} | {refusal.reason} | {refusal.remedy} |")
-    return "\n".join(lines)
-
-
-def test_the_documentation_has_all_refusals():
-    assert refusal_table() in (ROOT / "docs" / "model-parallel.md").read_text()

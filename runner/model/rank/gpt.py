@@ -24,7 +24,7 @@ class GPT(nn.Module):
     which overrides it.
     """
 
-    # How it may be split: docs/model-parallel.md. The first name is that of Hugging Face models.
+    # How it may be split: docs/tensor-pipeline.md. The first name is that of Hugging Face models.
     _no_split_modules: ClassVar = ["Block"]
     tensor_parallel_plan: ClassVar = {
         "blocks.*.attention.query": "colwise",
