@@ -138,10 +138,10 @@ class Reporter:
         self.recorder.close()
 
     def note_corrupt(self, unreadable: list[Unreadable]) -> None:
-        """Log samples that cannot be read, and keep their paths for the end."""
-        self.corrupt.update(sample.path for sample in unreadable)
-        for sample in unreadable:
-            log.warning("skipping unreadable sample: %s", sample.path)
+        """Log samples that cannot be read, each once, and keep their paths for the end."""
+        for path in sorted({sample.path for sample in unreadable} - self.corrupt):
+            self.corrupt.add(path)
+            log.warning("skipping unreadable sample, each time it is due: %s", path)
 
 
 def milliseconds(seconds: float) -> str:

@@ -96,7 +96,7 @@ def summary(result: ResultJson, scores: Scores, folder: RunFolder) -> tuple[str,
     rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"] or ()) + " MB peak per device"
     if reserved := result.get("reserved_memory_mb"):
         rows["memory"] += f"; {' + '.join(f'{memory:,.0f}' for memory in reserved)} reserved"
-    kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
+    kinds = {"reads of unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
     if skipped := [f"{count:,} {kind}" for kind, count in kinds.items() if count]:
         rows["skipped"] = ", ".join(skipped)
     if files := result.get("corrupt_files"):

@@ -1,6 +1,7 @@
 """data=custom: a class of the user's own."""
 
 import pytest
+import torch
 
 from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.errors import ConfigurationError
@@ -18,6 +19,9 @@ class Photos:
 
 class Whole:
     pass
+
+class Declared(Photos):
+    num_inputs = 5
 
 class Anonymous:
     def __init__(self, split):
@@ -53,6 +57,15 @@ def test_num_classes_is_the_key_the_attribute_or_the_number_of_classes(target):
     assert build(f"{target}.Photos", "data.num_classes=7").num_classes == 7
     assert build("tests.zoo.Noise").num_classes == 3
     assert build(f"{target}.Anonymous").num_classes is None  # as of samples that have none
+
+
+def test_the_first_sample_says_how_many_numbers_a_model_gets_unless_the_class_does(target):
+    before = torch.get_rng_state()
+    assert build("tests.data.own_sets.Rows").num_inputs == 8
+    assert build("tests.zoo.Noise").num_inputs == 3 * 8 * 8
+    assert build(f"{target}.Photos").num_inputs is None  # its samples are no pairs
+    assert build(f"{target}.Declared").num_inputs == 5
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_root_is_passed_only_to_a_class_that_takes_it(target, tmp_path):

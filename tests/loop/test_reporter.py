@@ -156,9 +156,11 @@ def test_an_epoch_without_evaluation_is_never_the_best():
     assert progress.best is None
 
 
-def test_unreadable_samples_are_in_the_log(caplog):
+def test_unreadable_samples_are_in_the_log_once(caplog):
+    reports, a, b = reporter(), Unreadable(0, "a.jpg", "broken"), Unreadable(1, "b.jpg", "broken")
     with caplog.at_level(logging.WARNING):
-        reporter().note_corrupt([Unreadable(0, "a.jpg", "broken"), Unreadable(1, "b.jpg", "broken")])
+        reports.note_corrupt([b, a])
+        reports.note_corrupt([a])  # in the next epoch
     assert [record.args for record in caplog.records] == [("a.jpg",), ("b.jpg",)]
 
 

@@ -258,7 +258,7 @@ def test_the_table_at_the_end_says_all_that_was_skipped(tmp_path, capsys):
     assert result["corrupt_samples"] == 4  # of training and of evaluation, in each of two epochs
     assert result["skipped_steps"] == 2  # one in each epoch
     out = re.sub(" +", " ", capsys.readouterr().out)
-    assert "skipped │ 4 unreadable samples, 2 updates" in out
+    assert "skipped │ 4 reads of unreadable samples, 2 updates" in out
     assert "unreadable │ three.jpg" in out
     assert result["corrupt_files"] == ["three.jpg"]
 

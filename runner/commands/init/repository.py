@@ -16,7 +16,7 @@ from manyheads.runner.run.data_files import read_text
 
 MOST_FILES, MOST_BYTES = 2000, 2**20
 PASSED_OVER = {"outputs", "build", "dist", "node_modules", "site-packages", "__pycache__"}  # folders to skip
-MODELS = {"Module", "LightningModule", "PreTrainedModel"}
+MODELS = {"Module", "Sequential", "LightningModule", "PreTrainedModel"}
 DATA_SETS = {"Dataset", "IterableDataset"}
 
 

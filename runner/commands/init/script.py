@@ -88,6 +88,11 @@ class Script:
         return self.values.plain(expression), self.values.described(expression) if expression is not None else ""
 
     @cached_property
+    def divides(self) -> bool:
+        """Whether it divides the samples among ranks itself."""
+        return any(last_name(call) == "DistributedSampler" for call in self.calls)
+
+    @cached_property
     def batch_size(self) -> tuple[Plain | None, str]:
         """Its batch size: the value, if it is plain, and the text."""
         value, text = self.loads("batch_size")

@@ -148,8 +148,11 @@ def loading(script: Script | None) -> tuple[Keys, tuple[str, ...]]:
         remarks.append(f"data.batch_size: {computed}; 64 is a guess.")
     if script.loader is not None:
         keys["drop_last"] = bool(script.loads("drop_last")[0])
+    if script.divides:
+        rest = "the script's is that of one rank, ours of all: multiply it by their number."
+        remarks.append(f"data.batch_size: {rest}")
     for name, advice in (
-        ("sampler", "data.sampler"),
+        *(() if script.divides else [("sampler", "data.sampler")]),
         ("batch_sampler", "data.sampler"),
         ("collate_fn", "the data set's attribute collate_fn"),
     ):

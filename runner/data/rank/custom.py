@@ -1,7 +1,9 @@
 """data=custom: a data set class of the user's own, from any importable package."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from torch.utils.data import IterableDataset
@@ -9,6 +11,7 @@ from torch.utils.data import IterableDataset
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.build_data import LOADING
+from manyheads.runner.data.rank.rng import GENERATORS, restored
 from manyheads.runner.data.rank.splits import TRANSFORMS
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
@@ -77,8 +80,18 @@ class Custom(Data):
         train = self._of("train")
         self.mean, self.std = (_declared(train, *statistic) for statistic in (("mean", 0.0), ("std", 1.0)))
         classes = getattr(train, "classes", None)
-        self.num_inputs = getattr(train, "num_inputs", None)
         self.num_classes = num_classes or getattr(train, "num_classes", None) or (classes and len(classes))
+
+    @cached_property
+    def num_inputs(self) -> int | None:  # type: ignore[override]
+        """Numbers in a sample: those that the class declares, otherwise those of the first sample's first entry."""
+        train = self._of("train")
+        if (declared := getattr(train, "num_inputs", None)) is not None or self.streaming is not None:
+            return declared
+        with restored(GENERATORS):  # for a class that draws from them
+            sample = train[0]
+        shape = getattr(sample[0], "shape", None) if isinstance(sample, (tuple, list)) else None
+        return None if shape is None else math.prod(shape)
 
     def split(self, *, train: bool) -> Dataset:
         return self._of("train" if train else "val")

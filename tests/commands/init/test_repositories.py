@@ -219,6 +219,21 @@ def test_what_is_computed_is_said_in_the_draft(tmp_path):
     assert "DataLoader has sampler=s: set data.sampler." in text
 
 
+def test_a_distributed_sampler_is_the_loops_and_the_batch_is_one_ranks(tmp_path):
+    script = SCRIPT.replace("torch.manual_seed(3)\n", "s = torch.utils.data.DistributedSampler(samples)\n").replace(
+        "=args.batch_size", "=32, sampler=s"
+    )
+    _, config, text = drafted(tmp_path, {"net.py": NET, "train.py": script})
+    assert config["data"]["batch_size"] == 32
+    assert "set data.sampler" not in text
+    assert "data.batch_size: the script's is that of one rank, ours of all: multiply it by their number." in text
+
+
+def test_a_model_may_be_a_sequence_of_layers(tmp_path):
+    _, config, _ = drafted(tmp_path, {"net.py": NET.replace("nn.Module", "nn.Sequential"), "train.py": SCRIPT})
+    assert config["model"]["_target_"] == "net.py:Net"
+
+
 MNIST = """
 from torchvision import datasets, transforms
 tf = transforms.Compose([transforms.Resize(args.width), transforms.Normalize((0.5,), (0.5,))])
