@@ -1,4 +1,4 @@
-"""data=mnist1d: MNIST-1D, 5,000 signals of 40 points in 10 classes, generated from ten templates and a fixed seed.
+"""data=mnist1d: MNIST-1D, signals of 40 points in 10 classes, generated from ten templates and a fixed seed.
 
 Source: Greydanus and Kobak 2024, Scaling Down Deep Learning with MNIST-1D (https://arxiv.org/abs/2011.14439).
 """
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from manyheads.runner.data.data_option import Data, DataOption
 from manyheads.runner.data.samples import TableArrays
-from manyheads.runner.option.rules import BOOLEAN
+from manyheads.runner.option.rules import BOOLEAN, KeyKind, Rule, is_whole, number
 
 if TYPE_CHECKING:  # the parent, which only checks the keys, starts without it
     import numpy as np
 
 SEED = 42
-SAMPLES, TRAINING = 5000, 4000
+TRAINING = 4000  # signals; those of the test follow them
 POINTS = 40  # of a signal
 LEAST_PADDING, MOST_PADDING = 36, 60  # zeros behind a template's points
 SHIFTS = 48  # from 0 on, in points
@@ -33,51 +33,74 @@ TEMPLATES = (
     (5, 4, 3.5, 3.5, 4, 5, 5, 4, 3.5, 3.5, 4, 5),
     (5, 4, 3.5, 3.5, 4, 5, 5, 5, 5, 4.7, 4.3, 5),
 )
+FOR_EACH_CLASS = Rule(
+    "a multiple of 10, at least 10",
+    lambda value: is_whole(value) and value >= len(TEMPLATES) and value % len(TEMPLATES) == 0,
+    {"type": "integer", "minimum": len(TEMPLATES), "multipleOf": len(TEMPLATES)},
+    KeyKind.NUMBER,
+)
 
 
 class Mnist1DOption(DataOption):
     """Samples that are generated, so there are no files to look for."""
 
-    rules: ClassVar = {"shuffle_positions": BOOLEAN}
+    rules: ClassVar = {
+        "shuffle_positions": BOOLEAN,
+        "test_samples": FOR_EACH_CLASS,
+        "label_noise": number(at_least=0, below=1),
+    }
     most_workers = 0
 
 
 class Mnist1D(Data):
-    """The published signals: 4,000 for training, 1,000 for validation, which the paper calls its test set.
+    """The published signals: 4,000 for training, and for validation those that the paper calls its test set.
 
-    ``shuffle_positions``: the same random order of the 40 points in every signal, which hides what is next to what.
+    ``shuffle_positions``: the same random order of the 40 points in every signal, which hides what is next to what;
+    ``test_samples``: other numbers than 1,000 change all signals, as in the published generator; ``label_noise``: the
+    probability that a training label is replaced by one of the ten classes, drawn at random.
     """
 
     num_classes = 10
     num_inputs = POINTS
 
-    def __init__(self, *, shuffle_positions: bool = False):
-        self.shuffle_positions = shuffle_positions
+    def __init__(self, *, shuffle_positions: bool = False, test_samples: int = 1000, label_noise: float = 0.0):
+        self.shuffle_positions, self.test_samples, self.label_noise = shuffle_positions, test_samples, label_noise
 
     @cached_property
     def _all(self) -> "tuple[np.ndarray, np.ndarray]":
-        return signals(shuffle_positions=self.shuffle_positions)  # once for both splits
+        return signals(TRAINING + self.test_samples, shuffle_positions=self.shuffle_positions)  # for both splits
 
     def split(self, *, train: bool) -> TableArrays:
         features, labels = self._all
-        chosen = slice(None, TRAINING) if train else slice(TRAINING, None)
         classes = [str(digit) for digit in range(self.num_classes)]
-        return TableArrays(features[chosen].astype("float32"), labels[chosen], classes)
+        features = features.astype("float32")
+        if train:
+            return TableArrays(features[:TRAINING], noisy(labels[:TRAINING], self.label_noise), classes)
+        return TableArrays(features[TRAINING:], labels[TRAINING:], classes)
 
 
-def signals(*, shuffle_positions: bool = False) -> "tuple[np.ndarray, np.ndarray]":
-    """All signals (5000, 40) float64, with mean 0 and standard deviation 1 over all values, and labels (5000,)."""
+def signals(count: int, *, shuffle_positions: bool = False) -> "tuple[np.ndarray, np.ndarray]":
+    """All signals (count, 40) float64, with mean 0 and standard deviation 1 over all values, and labels (count,)."""
     import numpy as np
 
     random = np.random.RandomState(SEED)  # whose draws are the same in every version of NumPy
-    labels = np.repeat(np.arange(len(TEMPLATES)), SAMPLES // len(TEMPLATES))
+    labels = np.repeat(np.arange(len(TEMPLATES)), count // len(TEMPLATES))
     templates = centered()
     drawn = np.stack([signal(templates[label], random) for label in labels])
-    order = random.permutation(SAMPLES)
+    order = random.permutation(count)
     drawn, labels = drawn[order], labels[order]
     if shuffle_positions:
         drawn = drawn[:, random.permutation(POINTS)]
     return (drawn - drawn.mean()) / drawn.std(), labels
+
+
+def noisy(labels: "np.ndarray", fraction: float) -> "np.ndarray":
+    """The labels, each replaced with this probability by a class drawn at random, which may be the same; (N,)."""
+    import numpy as np
+
+    random = np.random.RandomState([SEED, 1])  # other numbers than those that the signals are made from
+    replaced = random.random_sample(len(labels)) < fraction
+    return np.where(replaced, random.randint(0, len(TEMPLATES), len(labels)), labels)
 
 
 def centered() -> "np.ndarray":
