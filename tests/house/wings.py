@@ -119,9 +119,11 @@ WINGS = {  # by name, what is deleted
     "sampling": ["runner/data/rank/sampling", "tests/data/sampling"],
     "stream": ["runner/data/rank/streams", "runner/loop/observers/stream_record.py", "tests/data/streams"],
     "mnist1d": [
-        *(f"conf/{name}.yaml" for name in ("data/mnist1d", "model/mnist1d", "experiment/mnist1d_table")),
+        *(f"conf/{name}.yaml" for name in ("data/mnist1d", "model/mnist1d")),
+        *(f"conf/experiment/mnist1d_{name}.yaml" for name in ("table", "double_descent")),
         *(f"runner/{name}/mnist1d.py" for name in ("data", "model", "model/rank")),
         *(f"tests/{name}/test_mnist1d.py" for name in ("data", "model")),
+        "tests/published",
     ],
     "table": [
         *(
