@@ -1,4 +1,4 @@
-"""docs/commands.md, written from the parsers of all commands by ``python -m tests.docs.commands_reference``."""
+"""A page with the arguments of every command, generated from their parsers."""
 
 import argparse
 from collections import Counter
@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from manyheads.runner.app import Parser
 from manyheads.runner.commands import module_of, names
-from tests.conftest import ROOT
 
-FILE = ROOT / "docs" / "commands.md"
 GUIDES = {  # the page that explains a command, if it does not have the command's name
     **dict.fromkeys(("clean", "diff", "list", "show", "watch"), "runs"),
     **dict.fromkeys(("evaluate", "export", "predict"), "using-a-trained-model"),
@@ -90,7 +88,3 @@ def _value(action: argparse.Action) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("%%", "%").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-
-
-if __name__ == "__main__":
-    FILE.write_text(reference())

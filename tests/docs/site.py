@@ -14,7 +14,14 @@ from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.config.config_schema import schema_for
 from manyheads.runner.run.json_schema import Schema
 from tests.conftest import ROOT
-from tests.docs import answers_reference, api_reference, config_reference, notebook, private_code_reference
+from tests.docs import (
+    answers_reference,
+    api_reference,
+    commands_reference,
+    config_reference,
+    notebook,
+    private_code_reference,
+)
 
 # Pages that lie beside README in the repository, and what they are called in the site.
 BESIDE = {
@@ -24,6 +31,7 @@ BESIDE = {
     "CHANGELOG.md": "changelog.md",
 }
 GENERATED = {
+    "commands.md": commands_reference,
     "config.md": config_reference,
     "api.md": api_reference,
     "answers.md": answers_reference,
