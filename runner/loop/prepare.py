@@ -17,7 +17,7 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.build_model import Built, build_model, initialize_from_data, materialize
 from manyheads.runner.model.rank.describe import other_count
-from manyheads.runner.optimizer.rank.build_optimizer import refuse_closure
+from manyheads.runner.optimizer.rank.build_optimizer import refuse_unsupported
 from manyheads.runner.optimizer.rank.freezing import freeze
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -61,7 +61,7 @@ def prepare(run: RunConfig, parallel: Parallel, *, resumes: bool = False, conver
     """
     seed_everything(run.seed)
     trainer, load = run.trainer, run.checkpoint.load
-    refuse_closure(run.optimizer)
+    refuse_unsupported(run.optimizer)
     data = build_data(run.data)
     precision: PrecisionPolicy = run.precision.instantiate(parallel)
     with closed_on_failure(precision):

@@ -51,17 +51,18 @@ def build_optimizer(
     return optimizer
 
 
-def refuse_closure(option: OptimizerOption) -> None:
-    """Raises ConfigurationError for an optimizer, such as LBFGS, whose step computes the loss itself, by a closure."""
+def refuse_unsupported(option: OptimizerOption) -> None:
+    """Raises ConfigurationError if its step computes the loss itself, as LBFGS's, or it evaluates other weights."""
     for single in option.singles:
         closure = signature(single.kind.step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
-            raise ConfigurationError.at(
-                f"{single.key}._target_",
-                single.target,
-                " computes the loss itself, several times in an update (its step needs a closure), which no run "
-                "supports. Set optimizer=adamw or sgd.",
-            )
+            why = "computes the loss itself, several times in an update (its step needs a closure)"
+        elif hasattr(single.kind, "train") and hasattr(single.kind, "eval"):
+            why = "trains other weights than it evaluates, and must be told when (schedule-free)"
+        else:
+            continue
+        rest = f" {why}, which no run supports. Set optimizer=adamw or sgd."
+        raise ConfigurationError.at(f"{single.key}._target_", single.target, rest)
 
 
 def _parameters(
