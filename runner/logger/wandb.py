@@ -62,13 +62,13 @@ class WandB(Tracker):
         return None if self._is_offline else self._run.url
 
     def open(self, run: TrackedRun, recorded_name: str | None) -> int | None:
-        self._key, self._kept = run.key, run.folder / FOLDER
+        self._key, self._kept = _of_sweep(run) or run.key, run.folder / FOLDER
         self._scratch = self._open.enter_context(scratch.folder())  # its links would point outside the run's
         self._run = self._begin(run)
         self._run.define_metric(STEP, hidden=True)
         self._run.define_metric("*", step_metric=STEP)
         self._first = self._run.starting_step if self._run.resumed else 0
-        if self._is_offline and _is_synced(self._kept, run.key):
+        if self._is_offline and _is_synced(self._kept, self._key):
             return None  # new points go to a directory of their own
         return self._first - 1
 
@@ -126,6 +126,9 @@ class WandB(Tracker):
         import wandb
 
         os.environ["WANDB_SILENT"] = "true"
+        if os.environ.get("WANDB_RUN_ID") != self._key:  # for the client they would come before the id below
+            for name in ("WANDB_RUN_ID", "WANDB_SWEEP_ID"):
+                os.environ.pop(name, None)
         settings: dict[str, Any] = {
             **dict.fromkeys(("x_disable_stats", "x_disable_meta", "disable_git", "disable_code", "silent"), True),
             **dict.fromkeys(("x_save_requirements", "save_code"), False),
@@ -134,7 +137,7 @@ class WandB(Tracker):
             **({"base_url": self._base_url} if self._base_url else {}),
         }
         return wandb.init(
-            id=run.key,
+            id=self._key,
             name=run.name,
             project=self._project,
             entity=self._entity,
@@ -148,6 +151,11 @@ class WandB(Tracker):
             reinit="finish_previous",
             settings=wandb.Settings(**settings),
         )
+
+
+def _of_sweep(run: TrackedRun) -> str | None:
+    """The id that the server of a sweep of W&B's own chose for the run that its agent starts, None for other runs."""
+    return os.environ.get("WANDB_RUN_ID") if "WANDB_SWEEP_ID" in os.environ and run.group is None else None
 
 
 def _is_synced(folder: Path, key: str) -> bool:
