@@ -27,7 +27,7 @@ from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.option.locate import load
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
-from manyheads.runner.parallel.rank.units import listed_units, recompute
+from manyheads.runner.parallel.rank.units import listed_units
 from manyheads.runner.precision.rank.precision import PrecisionPolicy
 from manyheads.runner.scheduler.rank.build_schedule import build_schedule
 
@@ -111,7 +111,8 @@ def wrap(
         compile_units(model, trainer.compile, patterns)
     model = parallel.place(model)
     if patterns := trainer.recompute:
-        recompute(listed_units(model, patterns, key="trainer.recompute"), key="trainer.recompute")
+        units = listed_units(model, patterns, key="trainer.recompute")
+        load("manyheads.runner.parallel.rank.recompute.recompute")(units, key="trainer.recompute")
     optimizer = build_optimizer(run.optimizer, model, batch_size=run.data.batch_size, groups=groups)
     by_parameter = {parameter: name for name, parameter in model.named_parameters()}
     names = [by_parameter[parameter] for group in optimizer.param_groups for parameter in group["params"]]

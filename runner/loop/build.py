@@ -61,6 +61,7 @@ def build(
 
     ``state``: the checkpoint that will be resumed from.
     """
+    parallel.beat = heartbeat.beat
     prepared = prepare(run, parallel, resumes=state is not None)
     loaders = prepared.loaders
     with closed_on_failure(prepared.precision):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from manyheads.runner.model.rank.build_model import Built, build_model, initiali
 from manyheads.runner.model.rank.describe import other_count
 from manyheads.runner.optimizer.rank.build_optimizer import refuse_unsupported
 from manyheads.runner.optimizer.rank.freezing import freeze
+from manyheads.runner.option import locate
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import PrecisionPolicy
@@ -66,13 +68,11 @@ def prepare(run: RunConfig, parallel: Parallel, *, resumes: bool = False, conver
     precision: PrecisionPolicy = run.precision.instantiate(parallel)
     with closed_on_failure(precision):
         with _other_count_explained(load if trainer.evaluate_only else None, run.model.num_classes, data):
-            built = build_model(
-                run.model,
-                data,
-                convert=lambda model: convert(model, precision.dtype),
-                load_from=load,
-                strict=run.checkpoint.strict,
-            )
+            conversion = lambda model: convert(model, precision.dtype)  # noqa: E731
+            loads = {"load_from": load, "strict": run.checkpoint.strict}
+            builds = partial(build_model, run.model, data, convert=conversion, **loads)  # type: ignore[arg-type]
+            defers = parallel.shares_model and convert is converted  # who converts otherwise looks at values
+            built = locate.load("manyheads.runner.loop.deferred_build.built")(builds, parallel) if defers else builds()
         if parallel.shares_model:
             refuse_cut(built.model, run.parallel.name)
         task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)

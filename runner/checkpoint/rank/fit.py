@@ -17,6 +17,7 @@ from manyheads.runner.checkpoint.rank.lazy import Lazy, real
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.rank.tied import stored
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option import locate
 from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.wording import listed
 
@@ -147,14 +148,15 @@ def _with_own_settings(optimizer: Optimizer, saved: list[dict[str, Any]]) -> lis
     ]
 
 
-def read_weights(model: nn.Module, path: str) -> tuple[dict[str, Tensor], str]:
+def read_weights(model: nn.Module, path: str, *, is_put_off: bool = False) -> tuple[dict[str, Tensor], str]:
     """The weights in a file for a model, and the prefix that was removed from their names, which may be empty.
 
     The file contains a state_dict, or one under the key "model" or "state_dict". Names may begin with what
     DataParallel, DDP, torch.compile and Lightning add, nested in any way; weights without the prefix, as of a loss in
-    a Lightning module, keep their names. Raises ConfigurationError.
+    a Lightning module, keep their names. ``is_put_off``: large ones are read when the model gets its values. Raises
+    ConfigurationError.
     """
-    content = load(Path(path).expanduser().resolve())
+    content = load(Path(path).expanduser().resolve(), is_mapped=is_put_off)
     state = content.get("model") or content.get("state_dict") or content
     model_state = model.state_dict()
     prefix = max(
@@ -168,6 +170,8 @@ def read_weights(model: nn.Module, path: str) -> tuple[dict[str, Tensor], str]:
             renamed = {f"{name}.".removeprefix(prefix).removesuffix("."): about for name, about in metadata.items()}
             state._metadata = OrderedDict(renamed)  # type: ignore[attr-defined]
     _refuse_untied(model, state, path)
+    if is_put_off:
+        state = locate.load("manyheads.runner.checkpoint.rank.put_off.stand_ins")(state)
     return state, prefix
 
 
@@ -189,9 +193,9 @@ def _refuse_untied(model: nn.Module, state: dict[str, Tensor], source: str) -> N
                 )
 
 
-def load_file(model: nn.Module, path: str) -> tuple[Unfit, str]:
+def load_file(model: nn.Module, path: str, *, is_put_off: bool = False) -> tuple[Unfit, str]:
     """Load weights from a file, as in ``load_weights``; returns what did not fit, and the prefix that was removed."""
-    state, prefix = read_weights(model, path)
+    state, prefix = read_weights(model, path, is_put_off=is_put_off)
     return load_weights(model, state, path), prefix
 
 

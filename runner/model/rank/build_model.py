@@ -45,21 +45,23 @@ def build_model(
     convert: Conversion = SINGLE,
     load_from: str | None = None,
     strict: bool = True,
+    is_put_off: bool = False,
 ) -> Built:
     """Build the model on the CPU, with random or given weights, and return it with the origin of its weights.
 
     convert: to the dtype of the weights; random weights have the same values in each, up to rounding. load_from,
-    strict: the keys ``load`` and ``strict`` of the config's section ``checkpoint``. Raises ConfigurationError.
+    strict: the keys ``load`` and ``strict`` of the config's section ``checkpoint``. is_put_off: as for read_weights.
+    Raises ConfigurationError.
     """
     if load_from is None:
-        return _pretrained(option, data, convert)
+        return _pretrained(option, data, convert, is_put_off=is_put_off)
     if strict:  # replaces all weights
         model = bare_model(option, data, convert=convert)
-        weights, prefix = read_weights(model, load_from)
+        weights, prefix = read_weights(model, load_from, is_put_off=is_put_off)
         load_model(model, weights, load_from, advice=FIT)
         return Built(model, prefix=prefix)
-    built = _pretrained(option, data, convert)
-    weights, prefix = read_weights(built.model, load_from)
+    built = _pretrained(option, data, convert, is_put_off=is_put_off)
+    weights, prefix = read_weights(built.model, load_from, is_put_off=is_put_off)
     return built._replace(unfit=load_model(built.model, weights, load_from, strict=False), prefix=prefix)
 
 
@@ -76,14 +78,14 @@ def bare_model(option: ModelOption, data: Data, *, convert: Conversion = SINGLE)
     return _made(option, data, convert, given={"weights": DEFAULT if name is True else name, **filled})
 
 
-def _pretrained(option: ModelOption, data: Data, convert: Conversion) -> Built:
+def _pretrained(option: ModelOption, data: Data, convert: Conversion, *, is_put_off: bool) -> Built:
     """Build the model with the weights that model.pretrained names, if any."""
     name, accepts = option.pretrained, signature(option.kind).parameters
     if name in (None, False):
         return Built(_made(option, data, convert))
     if isinstance(name, str) and _is_file(name):
         model = _made(option, data, convert)
-        return Built(model, name, *load_file(model, name))
+        return Built(model, name, *load_file(model, name, is_put_off=is_put_off))
     if "pretrained" in accepts:  # as in the models of timm
         given = {"pretrained": name}
     elif "weights" in accepts:

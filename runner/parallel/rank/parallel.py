@@ -86,6 +86,7 @@ class Parallel:
     # -- assembly, in this order ---------------------------------------------------------------------
 
     example: Callable[[], "Batch"]  # creates a micro-batch of this rank, for strategies that split the model
+    beat: Callable[[], object] = staticmethod(bool)  # reports progress, while much is computed before the first update
 
     def place(self, model: nn.Module) -> nn.Module:
         """Move the model to the device, with any change that must happen before the optimizer is built."""

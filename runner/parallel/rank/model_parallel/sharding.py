@@ -15,7 +15,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.parallel.rank.units import find_units, recompute
+from manyheads.runner.parallel.rank.recompute import recompute
+from manyheads.runner.parallel.rank.units import find_units
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Verifies that a model computes the same result when its layers are split over ranks."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,16 +21,17 @@ from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}  # relative to the largest output; a wrong plan is about 1 off
 LOOSE = 5e-2  # for half precision, and across device types
 SAMPLES = 2
+SHORT = 64  # tokens
 
 
 class Checked:
-    """Compares a model's outputs before and after it is split, on the first samples of ``inputs``.
+    """Compares a model's outputs before and after it is split, on a few samples of ``inputs``.
 
     ``failure``: why the complete model could not be called, in which case nothing is compared; else empty.
     """
 
-    def __init__(self, model: nn.Module, plan: Plan, inputs: Any, *, device: torch.device):
-        self._model, self._device = model, device
+    def __init__(self, model: nn.Module, plan: Plan, inputs: Any, ranks: "ModelParallel"):
+        self._model, self._ranks, self._device = model, ranks, ranks.device
         self.failure = ""
         parents = list(dict.fromkeys(name.rpartition(".")[0] for name in plan))
         self._parents = [name for name in parents if name] + [""]
@@ -41,10 +42,11 @@ class Checked:
         except Exception as error:  # training fails in the same way, and explains it
             self._plain, self.failure = None, str(error).partition("\n")[0] or type(error).__name__
 
-    def compare(self, pieces: Callable[[Tensor], Tensor] | None = None) -> None:
+    def compare(self, cuts: Mapping[str, Cut], pieces: Callable[[Tensor], Tensor] | None = None) -> None:
         """Compare the model after it was split. Raises ConfigurationError with the first module that differs.
 
-        ``pieces``: returns this rank's piece of complete sequences, if it has only that between split layers.
+        ``cuts``: how its parameters were cut; ``pieces``: returns this rank's piece of complete sequences, if it has
+        only that between split layers.
         """
         if self._plain is None:
             return
@@ -52,7 +54,7 @@ class Checked:
         if pieces is not None:
             advice = f"Set parallel.sequence=false, or: {advice[0].lower()}{advice[1:]}"
         try:
-            outputs = self._outputs(map_tensors(lambda tensor: tensor.to(self._device), self._inputs))
+            outputs = self._outputs(map_tensors(lambda tensor: tensor.to(self._device), self._inputs), cuts)
         except ConfigurationError:
             raise
         except Exception as error:
@@ -76,8 +78,9 @@ class Checked:
                     f"the code between them needs whole tensors{'' if pieces is None else ' or sequences'}. {advice}",
                 )
 
-    def _outputs(self, inputs: Any) -> dict[str, Tensor]:
+    def _outputs(self, inputs: Any, cuts: Mapping[str, Cut] | None = None) -> dict[str, Tensor]:
         """The outputs by their parent module's name, in the order in which the calls end."""
+        deferred = self._ranks.deferred
         outputs: dict[str, Tensor] = {}
         modules = dict(self._model.named_modules())
         handles = []
@@ -85,7 +88,10 @@ class Checked:
             handles.append(modules[name].register_forward_pre_hook(self._enter(name)))
             handles.append(modules[name].register_forward_hook(self._keep(name, outputs)))
         try:
-            with _evaluating(self._model):
+            with (
+                _evaluating(self._model),
+                deferred.present(self._model, self._ranks, cuts) if deferred else nullcontext(),
+            ):
                 call(self._model, inputs)
         finally:
             for handle in handles:
@@ -97,11 +103,26 @@ class Checked:
 
     def _keep(self, name: str, outputs: dict[str, Tensor]) -> Callable[..., None]:
         def keep(module: nn.Module, args: Any, output: Any) -> None:
+            self._ranks.beat()
             first = next(tensors_in(output), None)
             if first is not None and first.is_floating_point():
                 outputs.setdefault(name, first.detach().clone())
 
         return keep
+
+
+def shortened(inputs: Any, size: int) -> Any:
+    """The inputs with the first tokens of each sequence, so that a check of a large model takes seconds.
+
+    Lengths that ``size`` ranks can share stay so; others, and whatever does not consist of tokens, are unchanged.
+    """
+    length = -(-SHORT // size) * size
+
+    def short(tensor: Tensor) -> Tensor:
+        is_long = tensor.ndim == 2 and tensor.shape[1] > length and not tensor.shape[1] % size
+        return tensor[:, :length] if is_long and not tensor.is_floating_point() else tensor
+
+    return map_tensors(short, inputs)
 
 
 def _is_close(before: Tensor, after: Tensor, allowed: float) -> bool:
@@ -157,15 +178,30 @@ class Splitting:
         """
         plan, group, size = find_plan(model, self.plan), ranks.tensor_group, ranks.sizes.tensor
         with Watched(model, find_scattered(model, self.plan, plan) if self.sequence else []) as watched:
-            checked = Checked(model, plan, ranks.example().inputs, device=ranks.device)
+            checked = self._checked(model, plan, ranks, watched)
         passage = self._passage(model, watched, checked, size) if self.sequence else None
         cuts = split(model, plan, group, rank=ranks.place_in.tensor, size=size)
         names = passage.partial(model) if passage else set()
         if passage:
             passage.apply(model, group)
-        model.to(ranks.device)
-        checked.compare(partial(own_piece, group=group) if passage else None)
+        if ranks.deferred is None:
+            model.to(ranks.device)
+        else:
+            ranks.deferred.move(model, ranks.device)
+        checked.compare(cuts, partial(own_piece, group=group) if passage else None)
         return Shared(cuts, frozenset(names - {*cuts}), passage)
+
+    def _checked(self, model: nn.Module, plan: Plan, ranks: "ModelParallel", watched: Watched) -> Checked:
+        """The complete model's outputs for short sequences; for complete ones if the model can't take others."""
+        inputs = ranks.example().inputs
+        checked = Checked(model, plan, shortened(inputs, ranks.sizes.tensor), ranks)
+        if checked.failure:
+            if ranks.deferred is not None:
+                ranks.deferred.complete(model, beat=ranks.beat)
+                ranks.deferred, ranks.built_whole = None, f"it can't be called without its values ({checked.failure})"
+            watched.calls.clear()
+            checked = Checked(model, plan, inputs, ranks)
+        return checked
 
     def _passage(self, model: nn.Module, watched: Watched, checked: Checked, size: int) -> Passage:
         if checked.failure:

@@ -10,6 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.mesh_layout import Layout
+from manyheads.runner.parallel.rank.model_parallel.deferred import Deferred
 from manyheads.runner.parallel.rank.model_parallel.divided_layout import DividedLayout
 from manyheads.runner.parallel.rank.model_parallel.own_parts import (
     Gradients,
@@ -32,6 +33,9 @@ class ModelParallel(ProcessGroup):
 
     ``sharding``: how weights are sharded, if they are; ``splitting``: how layers are split, if they are; ``staging``:
     how the model is cut into stages, if it is.
+
+    ``deferred``: the values of the model's tensors on meta, which are computed once it is divided; ``built_whole``: why
+    there are none, and each rank has built the complete model.
     """
 
     gradient_kinds = ()
@@ -57,11 +61,14 @@ class ModelParallel(ProcessGroup):
         self.data_group: Any = None
         self.shared = Shared({})
         self.pipe: Piped | None = None
+        self.deferred: Deferred | None = None
+        self.built_whole = ""
         self._reduces = True
 
     @property
     def summary(self) -> str:
-        return f"{counted(self.world_size, 'rank')} over {self.backend}: {self.sizes}"
+        whole = f", each of which built the complete model first: {self.built_whole}" if self.built_whole else ""
+        return f"{counted(self.world_size, 'rank')} over {self.backend}: {self.sizes}{whole}"
 
     def join(self) -> None:
         super().join()
@@ -81,6 +88,11 @@ class ModelParallel(ProcessGroup):
         if self.mesh is not None:
             self.divide(model, self.mesh, layout.names)
         layout.follow(model, self.shared.cuts)
+        if self.deferred is not None:
+            part = lambda name, whole: layout.split({name: whole})[name]  # noqa: E731
+            self.deferred.fill(model, part, device=self.device, beat=self.beat)
+            layout.follow(model, self.shared.cuts)
+            self.deferred = None
         return super().place(model)
 
     def divide(self, model: nn.Module, mesh: DeviceMesh, names: list[str]) -> None:

@@ -1,0 +1,151 @@
+"""How a model's large tensors are computed, so that each can be computed alone, when it is needed."""
+
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.rank.lazy import real
+from manyheads.runner.parallel.rank.structure import tensors_in
+
+UNTOUCHED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+
+
+class Unrecordable(Exception):
+    """A constructor does what can't be recorded; its model has to be built as usual."""
+
+
+class View(NamedTuple):
+    """A tensor in the recorded storage of this number."""
+
+    storage: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+
+
+@dataclass
+class Constant:
+    """A tensor with values that an operation takes. ``version``: after which a change would go unnoticed."""
+
+    tensor: Any
+    version: int | None = None
+
+    def value(self) -> Tensor:
+        if self.version is not None and self.tensor._version != self.version:
+            raise Unrecordable("a tensor was changed after it had been copied from")
+        given: Tensor = real(self.tensor)
+        return given
+
+
+@dataclass
+class Step:
+    """A recorded operation. ``arguments``: positional and by name, with tensors as View or Constant.
+
+    ``creates``: its outputs, in new storages; ``reads``, ``writes``: numbers of storages; ``state``: of
+    the generator before it draws.
+    """
+
+    function: Any
+    arguments: tuple[Any, Any]
+    creates: list[View]
+    reads: set[int]
+    writes: set[int]
+    state: Tensor | None
+
+    @property
+    def changes(self) -> set[int]:
+        return self.writes | self._fresh
+
+    @property
+    def overwrites(self) -> set[int]:
+        """Storages whose earlier content does not matter, since all of it is replaced."""
+        return self._fresh | (self.writes - self.reads)
+
+    @property
+    def _fresh(self) -> set[int]:
+        return {view.storage for view in self.creates}
+
+
+@dataclass
+class Recorded:
+    """Operations in their order. ``sizes``: of the storages that they create, in bytes, by number."""
+
+    steps: list[Step] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def stored(self, wanted: View) -> Any:
+        """The tensor on disk that a recorded one is a copy of; None if it is not, or has another shape or dtype."""
+        last = next((step for step in reversed(self.steps) if wanted.storage in step.changes), None)
+        if (
+            last is None
+            or last.function.overloadpacket is not torch.ops.aten.copy_
+            or wanted.storage not in last.overwrites
+        ):
+            return None
+        target, source = last.arguments[0][:2]
+        if target != wanted or wanted.storage not in last.overwrites or not isinstance(source, Constant):
+            return None
+        is_same = (tuple(source.tensor.shape), source.tensor.dtype) == (wanted.shape, wanted.dtype)
+        return source.tensor if is_same and source.version is None else None
+
+    def value(self, wanted: View) -> Tensor:
+        """A recorded tensor's values on the CPU, computed anew. Raises what its operations raise, and Unrecordable."""
+        needed, live = {wanted.storage}, list[Step]()
+        for step in reversed(self.steps):
+            if needed & step.changes:
+                live.append(step)
+                needed = (needed - step.overwrites) | step.reads
+        storages: dict[int, torch.UntypedStorage] = {}
+        for step in reversed(live):
+            self._repeat(step, storages)
+        return self._tensor(wanted, storages)
+
+    def _repeat(self, step: Step, storages: dict[int, torch.UntypedStorage]) -> None:
+        args, kwargs = _filled(step.arguments, lambda view: self._tensor(view, storages))
+        with torch.no_grad(), torch.random.fork_rng(devices=[], enabled=step.state is not None):
+            if step.state is not None and kwargs.get("generator") is None:
+                torch.set_rng_state(step.state)
+            elif step.state is not None:
+                kwargs = {**kwargs, "generator": torch.Generator()}
+                kwargs["generator"].set_state(step.state)
+            outputs = [*tensors_in(step.function(*args, **kwargs))]
+        for view, output in zip(step.creates, outputs, strict=False):
+            if (output.stride(), output.storage_offset()) == (view.strides, view.offset):
+                storages[view.storage] = output.untyped_storage()
+            else:
+                self._tensor(view, storages).copy_(output)
+
+    def _tensor(self, view: View, storages: dict[int, torch.UntypedStorage]) -> Tensor:
+        if view.storage not in storages:
+            storages[view.storage] = memory(self.sizes[view.storage])
+        return tensor_in(storages[view.storage], view)
+
+
+def memory(size: int) -> torch.UntypedStorage:
+    """Memory of so many bytes, which takes no space until it is touched, and goes back to the system when it is freed.
+
+    What is freed to the allocator is split up by the next small thing, and does not fit the next tensor.
+    """
+    buffer = mmap.mmap(-1, max(size, 1), flags=UNTOUCHED)
+    return torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
+
+
+def tensor_in(storage: torch.UntypedStorage, view: View) -> Tensor:
+    """The tensor that a storage holds."""
+    return torch.empty(0, dtype=view.dtype).set_(storage, view.offset, view.shape, view.strides)
+
+
+def _filled(value: Any, tensor: Callable[[View], Tensor]) -> Any:
+    """The structure with tensors in place of views and constants."""
+    if isinstance(value, View):
+        return tensor(value)
+    if isinstance(value, Constant):
+        return value.value()
+    if isinstance(value, dict):
+        return {name: _filled(item, tensor) for name, item in value.items()}
+    return type(value)(_filled(item, tensor) for item in value) if type(value) in (tuple, list) else value

@@ -1,0 +1,95 @@
+"""Large models are built without their values, of which each rank then computes or reads its part."""
+
+import json
+
+import pytest
+import torch
+
+from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.checkpoint.rank.convert_checkpoint import convert
+from manyheads.runner.checkpoint.rank.load import weights_sha256
+from manyheads.runner.model.rank.gpt import GPT
+from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import small
+from tests.parallel.model_parallel.built_ranks import MAIN
+from tests.parallel.together import CASES
+
+RANKS, MOST = 4, 0.35
+STRATEGIES = {
+    "fsdp": ("parallel=fsdp",),
+    "tensor": ("parallel=tensor",),
+    "pipeline": ("parallel=pipeline", "trainer.grad_accumulation=4"),
+    "mesh": ("parallel=mesh", "parallel.shard=2", "parallel.tensor=2"),
+}
+INITIAL = [f"{strategy}-initial" for strategy in STRATEGIES]
+LOADED = ["fsdp-single.pt", "fsdp-sharded", "fsdp-pretrained", "tensor-single.pt", "pipeline-single.pt", "mesh-sharded"]
+TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "optimizer=adamw")
+LARGE = {"depth": 16, "width": 384, "heads": 4}  # 113 MB, of which the largest tensor has 2.4
+TINY = {"depth": 1, "width": 384, "heads": 4}  # what a forward pass of a tensor plan's check takes does not shrink
+CUT = {"depth": 8, "width": 16, "heads": 4}  # a pipeline needs modules at which it can begin a stage
+
+
+def gpt(sizes):
+    torch.manual_seed(42)
+    return GPT(num_classes=13, **sizes)
+
+
+def overrides(strategy, sizes, *more):
+    model = ("model=gpt", *(f"model.{key}={value}" for key, value in sizes.items()))
+    ranks = (f"launcher.nproc_per_node={RANKS}", "seed=42", "data.batch_size=16")
+    return small(*STRATEGIES[strategy], *model, *TEXT, *ranks, *more)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """What each rank reported, by case: of a strategy, how it got its weights, and the model's size."""
+    path = tmp_path_factory.mktemp("built")
+    model = gpt(LARGE)
+    for weight in model.parameters():
+        weight.data.mul_(1.5)
+    torch.save({"model": model.state_dict()}, path / "single.pt")
+    convert(path / "single.pt", "sharded", path / "sharded")
+    cases = {}
+    for strategy in STRATEGIES:
+        sizes = CUT if strategy == "pipeline" else TINY
+        torch.save({"model": gpt(sizes).state_dict()}, path / f"{strategy}.pt")
+        tiny = overrides(strategy, sizes, f"checkpoint.load={path / strategy}.pt")
+        cases |= {f"{strategy}-imports": tiny, f"{strategy}-tiny": tiny}  # imports take more than a tiny model
+        cases[f"{strategy}-initial"] = overrides(strategy, LARGE)
+    for case in LOADED:
+        strategy, _, source = case.partition("-")
+        given = path / source.replace("pretrained", "single.pt")
+        key = "model.pretrained" if source == "pretrained" else "checkpoint.load"
+        cases[case] = overrides(strategy, LARGE, f"{key}={given}")
+    folder = RunFolder(path / "run")
+    folder.write_config(small("parallel=ddp", f"launcher.nproc_per_node={RANKS}", f"data.batch_size={RANKS}"))
+    (folder.path / CASES).write_text(json.dumps(cases))
+    launch(prepare(folder), main=MAIN)
+    return {
+        name: [json.loads((folder.path / f"{name}.{rank}.json").read_text()) for rank in range(RANKS)] for name in cases
+    } | {"loaded": weights_sha256(model.state_dict())}
+
+
+@pytest.mark.processes
+@pytest.mark.ci
+@pytest.mark.parametrize("case", [*INITIAL, *LOADED])
+def test_host_memory_holds_a_ranks_part(built, case):
+    size = sum(weight.nbytes for weight in gpt(LARGE).parameters())
+    apart = max(report["grown"] for report in built[f"{case.partition('-')[0]}-tiny"])
+    for report in built[case]:
+        assert report["built_whole"] == ""
+        assert report["grown"] <= MOST * size + apart
+
+
+@pytest.mark.processes
+@pytest.mark.ci
+@pytest.mark.parametrize("case", INITIAL)
+def test_initial_weights_are_those_of_one_process(built, case):
+    assert built[case][0]["digest"] == weights_sha256(gpt(LARGE).state_dict())
+
+
+@pytest.mark.processes
+@pytest.mark.ci
+@pytest.mark.parametrize("case", LOADED)
+def test_loaded_weights_are_those_of_the_file(built, case):
+    assert built[case][0]["digest"] == built["loaded"]
