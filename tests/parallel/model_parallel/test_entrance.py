@@ -13,9 +13,12 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from manyheads.runner.answers.measure.findings import Traffic
 from manyheads.runner.answers.measure.rank.counted import CountedTraffic
 from manyheads.runner.model.rank.gpt import GPT
+from manyheads.runner.parallel.rank.model_parallel.sequence import Watched
 from manyheads.runner.parallel.rank.model_parallel.sequence_layers import PieceColumnLinear
-from manyheads.runner.parallel.rank.model_parallel.tensor_plan import find_plan
+from manyheads.runner.parallel.rank.model_parallel.tensor_plan import find_plan, find_scattered
 from manyheads.runner.parallel.rank.model_parallel.tensor_split import split
+from manyheads.runner.parallel.rank.recompute import recompute
+from manyheads.runner.parallel.rank.units import find_units
 
 SAMPLES, LENGTH, WIDTH = 2, 3, 8
 
@@ -125,3 +128,26 @@ def test_nothing_is_kept_after_the_call(group, fails):
 def test_a_layer_that_is_called_by_itself_enters(group):
     model, inputs = twins(group, lambda inputs: inputs), torch.ones(SAMPLES, WIDTH, requires_grad=True)
     assert sums(lambda: model.one(inputs) + model.other(inputs)).calls == 2
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=["fp32", "autocast"])
+def test_a_block_gathers_pieces_once_for_query_key_and_value(group, dtype, recomputes):
+    """Before attention and the feed-forward layer, in each pass; and the gradients of what both of them return."""
+    depth, size = 2, (dtype or torch.float32).itemsize
+    model, tokens = GPT(num_classes=11, depth=depth, width=WIDTH, heads=2), torch.ones(SAMPLES, 4, dtype=torch.long)
+    plan = find_plan(model, "auto")
+    with Watched(model, find_scattered(model, "auto", plan)) as watched, torch.no_grad():
+        model(tokens)
+    split(model, plan, group, rank=0, size=2)
+    watched.passage(2).apply(model, group)
+    if recomputes:
+        recompute(find_units(model, "auto", key="trainer.recompute"), key="trainer.recompute")
+    with torch.autocast("cpu", dtype, enabled=dtype is not None), CountedTraffic() as counted:
+        model(tokens).float().sum().backward()
+    sequences = SAMPLES * 4 * WIDTH * size
+    gathers, reductions = counted.by_kind["all-gather"], counted.by_kind["reduce-scatter"]
+    ends = 2  # what the first block takes is split, whose gradient is gathered; what the last norm returns is gathered
+    assert gathers.calls == (6 + 2 * recomputes) * depth + ends
+    assert reductions.calls == (4 + recomputes) * depth  # recomputing stops before the last one
+    assert reductions.bytes == reductions.calls * sequences

@@ -4,6 +4,7 @@ Query, key and value are layers of the same input. Each rank adds up what they c
 ranks do.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,20 +21,25 @@ class Entrance:
 
     def __init__(self, parent: nn.Module, group: Any):
         self._group = group
-        self._entered: list[tuple[Tensor, tuple[Any, ...], Tensor]] | None = None
+        self._entered: list[tuple[Tensor, tuple[Any, ...], Any]] | None = None
         parent.register_forward_pre_hook(self._open)
         parent.register_forward_hook(self._close, always_call=True)
 
     def __call__(self, given: Tensor) -> Tensor:
         """The tensor as this rank's part of a layer receives it, in the dtype in which the layer computes."""
-        if torch.compiler.is_compiling() or self._entered is None:
-            return EnterGroup.apply(lowered(given), self._group)
+        entered: Tensor = self.once(given, lambda cast: EnterGroup.apply(cast, self._group))
+        return entered
+
+    def once(self, given: Tensor, enter: Callable[[Tensor], Any]) -> Any:
+        """What ``enter`` returns for the tensor in the dtype in which layers compute; called once for all of them."""
         cast = lowered(given)
+        if torch.compiler.is_compiling() or self._entered is None:
+            return enter(cast)
         state = given._version, cast.dtype, torch.is_grad_enabled()
         for known, then, entered in self._entered:
             if known is given and then == state:
                 return entered
-        entered = EnterGroup.apply(cast, self._group)
+        entered = enter(cast)
         self._entered.append((given, state, entered))
         return entered
 
