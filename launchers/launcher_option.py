@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.locate import load
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
@@ -36,6 +37,7 @@ from manyheads.runner.run.run_folder import RunFolder
 FREE = "free"
 ROOM = "manyheads.launchers.companions.room"  # what finds devices that no other run uses
 FEWEST_AND_MOST = text("fewest:most", r"\d+:\d+")
+DECIDED = text("auto or measure, or auto:4 for at most 4", r"(auto|measure)(:[1-9]\d*)?")
 
 
 def _ranks(run: RunConfig) -> Sequence[int] | str:
@@ -81,7 +83,7 @@ class LauncherOption(Option):
 
     rules: ClassVar = {
         "nproc_per_node": either(whole(1), AUTO),
-        "threads_per_rank": either(whole(1), AUTO),
+        "threads_per_rank": either(whole(1), DECIDED),
         "stall_timeout": number(above=0),
         "timeout": number(above=0),
         "wait_policy": choice("auto", "default", "brief", "active", "passive"),
@@ -113,7 +115,7 @@ class LauncherOption(Option):
     restarts_ranks: ClassVar[bool] = False
     first_output: ClassVar[str | None] = None
     nproc_per_node: int  # "auto" until the machine has been examined, like the next two
-    threads_per_rank: int
+    threads_per_rank: int  # the most, where the ranks decide
     wait_policy: str = "default"
     numa: bool = False
     timeout: float | None
@@ -123,6 +125,13 @@ class LauncherOption(Option):
     hostfile: str | None = None
     nodes: int | str | None = None
     rendezvous: str | None = None
+
+    def __init__(self, section: Section, *, key: str | None = None):
+        super().__init__(section, key=key)
+        by, _, most = str(section.get("threads_per_rank")).partition(":")
+        self.threads_by = by if by in ("auto", "measure") else None  # the ranks decide, by a rule or by measuring
+        if most:
+            self.threads_per_rank = int(most)
 
     @property
     def machines(self) -> dict[str, int]:
@@ -226,10 +235,23 @@ class LauncherOption(Option):
         if cores := near(self._gpus_of_ranks(on_gpus=on_gpus))[local_rank]:
             os.sched_setaffinity(0, cores)
 
-    def threads_for_each(self, *, on_gpus: bool) -> int:
-        """``threads_per_rank``, of which auto means one for each core of a rank."""
-        threads: int | str = self.threads_per_rank
-        return self.cores_for_each(on_gpus=on_gpus) if isinstance(threads, str) else threads
+    def arguments(self, *without: str) -> dict[str, Any]:
+        return {**super().arguments(*without), "threads_per_rank": self.threads_per_rank}
+
+    def divided_cores(self, *, on_gpus: bool) -> Section:
+        """Threads, and how they wait. On CPUs ranks choose from 1 to these, as they know the model: loop/threads.py."""
+        most: int | str = self.threads_per_rank
+        most = self.cores_for_each(on_gpus=on_gpus) if isinstance(most, str) else most
+        threads = f"{self.threads_by}:{most}" if self.threads_by and most > 1 and not on_gpus else most
+        policy = "default" if self.nproc_per_node * most <= hardware.cpu_cores() else "brief"
+        return {"threads_per_rank": threads, "wait_policy": policy if self.wait_policy == "auto" else self.wait_policy}
+
+    def decided_threads(self, *about: Any, measures: bool) -> list[Any]:
+        """What ``loop.threads.decided`` returns; nothing if the number is set. For ranks."""
+        if self.threads_by is None:
+            return []
+        by = "measure" if measures and self.threads_by == "measure" else "auto"
+        return load("manyheads.runner.loop.threads.decided")(*about, by=by, most=self.threads_per_rank)
 
     def cores_for_each(self, *, on_gpus: bool) -> int:
         """Number of cores for each rank of a machine, at least 1: of those to which it will be bound with others."""

@@ -73,8 +73,8 @@ class SlurmOption(LauncherOption):
         alone = run.parallel.one_process
         ranks = section["nproc_per_node"] if section["nproc_per_node"] != "auto" else 1 if alone else gpus or 2
         if cpus == "auto":
-            threads = section["threads_per_rank"]
-            cpus = offered or (ranks * threads if threads != "auto" else max(ranks, CPUS_FOR_GPU * gpus))
+            threads = run.launcher.threads_per_rank
+            cpus = offered or (ranks * threads if isinstance(threads, int) else max(ranks, CPUS_FOR_GPU * gpus))
         with hardware.elsewhere(gpus=gpus, cores=cpus):
             yield run.changed(launcher={"nodes": nodes, "cpus_per_node": cpus, "template": template})
 

@@ -62,11 +62,8 @@ def checked(
     meant = config["trainer"]["device"] != "auto" or run.on_gpus or hardware.gpus_are_hidden()
     if not meant and (why := hardware.unused_gpus()):
         warn(f"trainer.device=auto: this run trains on the CPU. {why}. Set trainer.device=cpu if that is meant.")
-    given, threads = os.environ.get("OMP_NUM_THREADS"), run.launcher.threads_per_rank
-    if config["launcher"].get("threads_per_rank") == "auto" and given not in (None, str(threads)):
-        warn(
-            f"OMP_NUM_THREADS={given} is not used: a rank has {threads} threads. Set launcher.threads_per_rank instead."
-        )
+    if config["launcher"].get("threads_per_rank") == "auto" and (given := os.environ.get("OMP_NUM_THREADS")):
+        warn(f"OMP_NUM_THREADS={given} is not used. Set launcher.threads_per_rank instead.")
     return run.changed(launcher={"timeout": timeout}) if run.launcher.timeout is None else run
 
 
@@ -142,11 +139,7 @@ def _with_ranks(run: RunConfig) -> RunConfig:
             count,
             f": there are more ranks than GPUs ({gpus} visible). Set it to {most} or less, or trainer.device=cpu.",
         )
-    threads = run.launcher.threads_for_each(on_gpus=run.on_gpus)
-    resolved: dict[str, Any] = {"threads_per_rank": threads}
-    if run.launcher.wait_policy == "auto":
-        resolved["wait_policy"] = "default" if count * threads <= hardware.cpu_cores() else "brief"
-    return run.changed(launcher=resolved)
+    return run.changed(launcher=run.launcher.divided_cores(on_gpus=run.on_gpus))
 
 
 def check_division(size: int, *, shares: int, accumulation: int, launcher: "LauncherOption") -> None:

@@ -173,9 +173,8 @@ class DataOption(Option):
         if self.section["num_workers"] != "auto":
             return run
         cores = run.launcher.cores_for_each(on_gpus=run.on_gpus)
-        most = 0 if self.on_device else self.most_workers
-        # A core is left for the rank itself, if there are several.
-        return run.changed(data={"num_workers": min(most, max(cores - 1, min(cores, 2)))})
+        workers = max(cores - 1, min(cores, 2))  # a core is left for the rank itself, if there are several
+        return run.changed(data={"num_workers": 0 if self.on_device else min(self.most_workers, workers)})
 
     def check_keys(self) -> None:
         if self.target.startswith("manyheads."):

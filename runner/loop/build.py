@@ -63,15 +63,15 @@ def build(
     """
     parallel.beat = heartbeat.beat
     prepared = prepare(run, parallel, resumes=state is not None)
+    callbacks = run.launcher.decided_threads(parallel, prepared, folder, measures=not run.trainer.evaluate_only)
     loaders = prepared.loaders
     with closed_on_failure(prepared.precision):
         flops = utilization(prepared.model, prepared.task, loaders.train, parallel, prepared.precision)
         display = Both(Terminal(), log_display(folder.log)) if parallel.records else Display()
         guards = guards_of_record(run.trainer, parallel, folder, display.say)
         update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
-        callbacks = []
         if run.callbacks:
-            callbacks = load("manyheads.runner.loop.observers.callbacks.calling")(run.callbacks, parallel, folder)
+            callbacks += load("manyheads.runner.loop.observers.callbacks.calling")(run.callbacks, parallel, folder)
         recorder = NullWriter()
         if parallel.records and not run.trainer.evaluate_only:
             recorder = build_recorder(run, update.scores, folder, state, display, has_mfu=flops is not None)
@@ -93,6 +93,7 @@ def build_unrecorded(
 ) -> Trainer:
     """Build what trains as the run would, but shows and records nothing, for measuring. ``prepared``: its parts."""
     prepared = prepared or prepare(run, parallel)
+    run.launcher.decided_threads(parallel, prepared, folder, measures=False)
     loaders = prepared.loaders
     with closed_on_failure(prepared.precision):
         display = Display()

@@ -2,6 +2,8 @@
 
 from contextlib import suppress
 
+import torch
+
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.header_rows import (
     about,
@@ -32,7 +34,7 @@ def header(run: RunConfig, parallel: Parallel, prepared: Prepared, settings: Tra
     built, loaders, precision = prepared.built, prepared.loaders, prepared.precision
     classes = prepared.data.classes_in_words
     train, trainer, batch_size = loaders.train, run.trainer, run.data.batch_size
-    threads = counted(run.launcher.threads_per_rank, "CPU thread")
+    threads = counted(torch.get_num_threads(), "CPU thread")
     sizes = f"{train.samples:,} training and {evaluated(loaders.val)} validation samples"
     interval = run.scheduler.section.get("interval")  # of torch's classes, which do not say it
     scheduler = run.scheduler.name + (f", stepped once per {interval} (scheduler.interval)" if interval else "")

@@ -169,11 +169,18 @@ def _named(entry: str, boards: list[Board]) -> tuple[int, CUDADevice] | None:
     return None
 
 
+CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+
+
 def cpu_cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use: those that it is bound to, or complete ones in its container's quota."""
     if (other := _elsewhere.get()) is not None:
         return other.cores
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no container, or "max"
+        quota, period = map(int, CPU_LIMIT.read_text().split())
+        return max(1, min(cores, quota // period))
+    return cores
 
 
 def cores_for_each(ranks: int) -> int:

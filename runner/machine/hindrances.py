@@ -35,7 +35,7 @@ class CoreTime(NamedTuple):
     def now(cls) -> "CoreTime":
         """The values of this process now."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return cls(cores, _ready(), _throttled())
+        return cls(cores, _ready(), throttled_seconds())
 
     def since(self, before: "CoreTime") -> "CoreTime":
         """The values, with seconds counted from ``before``."""
@@ -104,7 +104,7 @@ def _ready() -> float:
     return 0.0
 
 
-def _throttled() -> float:
+def throttled_seconds() -> float:
     """Seconds for which the control group of this process had used up its CPU quota.
 
     Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, and the cpu controller of version 1.

@@ -18,6 +18,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.copies import copies, import_copies, overrides_of
 from manyheads.runner.provenance.kept_files import changed_files, kept
+from manyheads.runner.provenance.kept_threads import kept_threads
 from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
@@ -75,7 +76,7 @@ class PastConfig:
 
         Raises what Hydra raises, and ConfigurationError as ``saved.composed`` and ``freeze.checked`` do.
         """
-        plain = [*first, *self.replaced, *self.line.overrides]
+        plain = [*kept_threads(self.folder), *first, *self.replaced, *self.line.overrides]
         composed, folders = saved.composed(self.config, plain, chosen=self.line.chosen)
         return checked(composed, admit=door(self.trust(*first)), folders=folders)
 

@@ -15,6 +15,7 @@ from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, shortened
 from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank, unlike_columns, unmeasured
 from manyheads.runner.report.rows import ReportRow, make_rows
+from manyheads.runner.run.crowding import Crowding
 from manyheads.runner.run.ledger import EARLIER, STATES
 from manyheads.runner.run.slow_ranks import slow_in_words
 
@@ -97,6 +98,7 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
             *_unequal_weights(rows),
             *_predicted(rows),
             *_slow(rows),
+            *_crowded(rows),
             *_earlier(rows),
         ],
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
@@ -172,6 +174,15 @@ def _slow(rows: list[ReportRow]) -> list[str]:
     """A sentence on each job in which some rank held up the others."""
     slow_ranks = [(job, job.run.result.get("slow_ranks")) for row in rows for job in row.jobs]
     return [f"Job {job.number}: the other ranks waited for {slow_in_words(slow)}." for job, slow in slow_ranks if slow]
+
+
+def _crowded(rows: list[ReportRow]) -> list[str]:
+    """A sentence on the jobs that had fewer cores than they asked for, since their speed is not their own."""
+    found = {job.number: crowding for row in rows for job in row.jobs if (crowding := Crowding.read(job.run.folder))}
+    if not found:
+        return []
+    worst = max(found.values(), key=lambda crowding: crowding.waited)
+    return [f"Too few cores for {shortened([*map(str, found)])}, at worst: {worst.sentence}."]
 
 
 def _earlier(rows: list[ReportRow]) -> list[str]:

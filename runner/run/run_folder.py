@@ -43,6 +43,7 @@ class RunFolder(FrozenConfig):
     log = _inside("run.log")
     logs = _inside("logs")
     heartbeat = _inside("logs/heartbeat")
+    threads = _inside("threads.json")  # how many the ranks have chosen, if the config leaves it to them
     steps = _inside("steps.csv")
     epochs = _inside("epochs.csv")
     evaluations = _inside("evaluations.csv")  # those within epochs, if there are any

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tests.benchmarks import (
     checks,
+    crowded,
     defaults,
     features,
     loop,
@@ -87,6 +88,19 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
         Bar(neighbour.DEFAULT, neighbour.ACTIVE, 1.05),
         Bar(neighbour.DEFAULT, neighbour.OURS, math.inf),  # what other processes on the cores cost by default
     ],
+    **{
+        crowded.threads(neighbours): [
+            *(Bar(crowded.DEFAULT, crowded.fixed(count), 1.1) for count in (crowded.FEW, crowded.all_threads())),
+            Bar(crowded.DEFAULT, crowded.SCRIPT, 1.0),
+        ]
+        for neighbours in (0, 2)
+    },
+    **{
+        crowded.loaders(neighbours): [
+            Bar(crowded.loading(0), crowded.loading(count), 1.0) for count in crowded.LOADERS[1:]
+        ]
+        for neighbours in (0, 2)
+    },
     memory.measure: [Bar(SPAWN, BARE, 1.1), Bar(OURS_TORCHRUN, BARE, 1.4)],
 }
 
@@ -97,7 +111,7 @@ def lines(comparison: Comparison, bars: list[Bar]) -> Iterator[str]:
         if {bar.candidate, bar.against} <= comparison.seconds.keys():
             ratio, low, high = comparison.ratio(bar.candidate, bar.against)
             reached = "" if ratio <= bar.limit else ", not reached"
-            yield (
-                f"| {comparison.name} | {bar.candidate} | {bar.against} | {ratio:.2f} ({low:.2f} to {high:.2f}) | "
-                f"{bar.limit:.3g}{reached} |"
-            )
+            sure = comparison.interval(bar.candidate, bar.against)
+            median = "" if sure is None else f"; its median {sure[0]:.2f} to {sure[1]:.2f}"
+            measured = f"{ratio:.2f} ({low:.2f} to {high:.2f}{median})"
+            yield f"| {comparison.name} | {bar.candidate} | {bar.against} | {measured} | {bar.limit:.3g}{reached} |"

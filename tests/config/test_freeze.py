@@ -87,5 +87,5 @@ def test_a_number_of_threads_that_is_not_used_is_said(monkeypatch, capsys, threa
     warn.cache_clear()
     checked(composed(f"launcher.threads_per_rank={threads}"))
     warn.cache_clear()
-    begins = "warning: OMP_NUM_THREADS=1000 is not used: a rank has "
+    begins = "warning: OMP_NUM_THREADS=1000 is not used. "
     assert capsys.readouterr().err.startswith(begins) == says

@@ -116,6 +116,7 @@ def pretend(machine: MachineFacts, folder: Path, patch: pytest.MonkeyPatch) -> N
     patch.setattr(numa, "CORES", folder)
     patch.setattr(numa, "session", lambda: nullcontext(driver))
     patch.setattr(os, "sched_getaffinity", lambda _: machine.cores)
+    patch.setattr(hardware, "CPU_LIMIT", folder / "cpu.max")
     patch.setattr(os, "cpu_count", lambda: len(parse_cpu_list(",".join(filter(None, machine.nodes)))))
     patch.setattr(hardware, "_driver", lambda: ("580.95", list(machine.boards)))
     patch.setattr(hardware, "torch_cuda_version", lambda: "13.0")

@@ -154,9 +154,19 @@ def test_counts_only_the_cores_it_may_use():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "1"
-    assert hardware.cpu_cores() == len(os.sched_getaffinity(0))
+    assert hardware.cpu_cores() <= len(os.sched_getaffinity(0))
 
 
 def test_cpu_model_is_one_line():
     assert hardware.cpu_model()
     assert "\n" not in hardware.cpu_model()
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"), [("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1), ("1600000 100000", 8), ("", 8)]
+)
+def test_a_containers_quota_counts_complete_cores(tmp_path, monkeypatch, limit, cores):
+    (tmp_path / "cpu.max").write_text(f"{limit}\n")
+    monkeypatch.setattr(hardware, "CPU_LIMIT", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)})
+    assert hardware.cpu_cores() == cores

@@ -26,6 +26,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
 from manyheads.runner.option.rules import DATA
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.crowding import crowded_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,6 +59,7 @@ class Explanation(Answer):
     limit: Limit
     tries: Annotated[list[Candidate], "what may make it faster at the same numerics, and what cannot be tried here"]
     base: Annotated[list[str] | None, "the overrides that were explained; null for a recorded run"]
+    crowding: Annotated[str | None, "what other programs used meanwhile; null if the ranks had their cores"] = None
 
     @classmethod
     def of(
@@ -77,7 +79,7 @@ class Explanation(Answer):
         seconds = {name: Seconds.of(values) for name, values in rounds.items()}
         scale = seconds[UPDATE].median / (sum(time.values()) or 1.0)
         spent = {part: scale * value for part, value in time.items() if value}
-        return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*candidates], base)
+        return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*candidates], base, crowded_runs(folder))
 
     def show(self) -> None:
         console = Console()
@@ -101,7 +103,9 @@ class Explanation(Answer):
         yield self.limit.sentence
         if waits := waits_for_data(self.seconds, self.spent.get(DATA, 0.0)):
             yield waits
-        if (varied := variation(self.seconds)) > BUSY:
+        if self.crowding is not None:
+            yield f"Measured while {self.crowding}"
+        elif (varied := variation(self.seconds)) > BUSY:
             longer = f"{100 * varied:.0f} % longer"
             yield f"Updates took up to {longer} in one round than in another: the machine was busy."
         parts = {self.limit.part, *([DATA] if waits else [])}

@@ -14,6 +14,7 @@ from manyheads.runner.answers.measure.hypotheses import NULLS
 from manyheads.runner.answers.measure.numerics import CLASSES
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.crowding import crowded_runs
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import tell
@@ -34,12 +35,14 @@ class Judged(Answer):
     gains: Annotated[dict[str, float], "the median gain of the rounds so far, by aim, in the unit of its interval"]
     question: Annotated[Question, TEXT_ONLY]
     stopped: Annotated[str | None, "why it ended early: a budget of all runs was spent; null if it was not"] = None
+    crowding: Annotated[str | None, "what other programs used meanwhile; null if all runs had their cores"] = None
 
     @classmethod
     def of(cls, path: Path, question: Question, claims: Claims, *, stopped: str | None = None) -> "Judged":
         """The answer from a judgement's file, question and claims. ``stopped``: why it ended early."""
         gains = {effect.on: median(effect.differences) for effect in claims.effects if effect.differences}
-        return cls(path, question.change, question.on, question.least, question.alpha, claims, gains, question, stopped)
+        about = question.change, question.on, question.least, question.alpha
+        return cls(path, *about, claims, gains, question, stopped, crowded_runs(path.parent))
 
     @property
     def exit_code(self) -> ExitCode:
@@ -48,6 +51,8 @@ class Judged(Answer):
     def show(self) -> None:
         for sentence in (verdict_line(self.question, self.claims), *sentences(self.question, self.claims)):
             tell(sentence)
+        if self.crowding is not None:
+            tell(self.crowding)
         if self.stopped is not None:
             tell(f"{self.stopped} The same command continues.")
         tell(f"wrote {RunFolder(self.path)}")

@@ -17,6 +17,7 @@ from manyheads.runner.answers.tune.space import Space
 from manyheads.runner.answers.tune.tuning_runs import LIMITS, PROOF
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.crowding import crowded_runs
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_own_place
 from manyheads.runner.wording import tell
@@ -103,6 +104,7 @@ class Tuned(Answer):
     spent: Annotated[dict[str, float], "seconds by the purpose of the runs; between: the time between runs"]
     limits: Annotated[dict[str, Limit], "what limits your configuration and the first choice, by overrides"]
     written: Annotated[Path | None, "the experiment file with the first choice; null if none was written"] = None
+    crowding: Annotated[str | None, "what other programs used meanwhile; null if all runs had their cores"] = None
 
     @classmethod
     def of(
@@ -123,7 +125,8 @@ class Tuned(Answer):
         choices = [TunedChoice.of(choice, space.overrides(choice.candidate)) for choice in outcome.choices]
         named = {arm_of(variant): limit for variant, limit in limits.items()}
         refused, rounded = dict(space.refused), {purpose: round(seconds, 1) for purpose, seconds in spent.items()}
-        return cls(folder, folder / PAGE, [*base], choices, screened, precisions, refused, rounded, named, written)
+        found = choices, screened, precisions, refused, rounded, named
+        return cls(folder, folder / PAGE, [*base], *found, written, crowded_runs(folder))
 
     def show(self) -> None:
         for line in (*self.lines(), *self._afterwards()):
@@ -142,6 +145,8 @@ class Tuned(Answer):
         yield f"tried: {len(self.screened)}; not possible: {len(self.refused)}"
         yield from (f"  {line}" for line in self._refused())
         yield f"time: {', '.join(self.phases())}"
+        if self.crowding is not None:
+            yield self.crowding
         yield f"every round: {RunFolder(self.page)}"
         if self.written is None:
             return

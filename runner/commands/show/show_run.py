@@ -19,6 +19,7 @@ from manyheads.runner.records.load_run import load_run
 from manyheads.runner.records.rerun import longer_command
 from manyheads.runner.records.run_summary import Summary, summary
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.crowding import Crowding
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson
@@ -109,7 +110,16 @@ def run_page(path: str) -> RunPage:
         predicted=(compared := outcome(provenance, result)),
         files=files,
         next=[NextCommand(*step) for step in commands(run)],
-        about=dict([*_state(run), *_origin(run, provenance), *_metrics(result), *_predicted(compared), *_files(files)]),
+        about=dict(
+            [
+                *_state(run),
+                *_origin(run, provenance),
+                *_metrics(result),
+                *_cores(run),
+                *_predicted(compared),
+                *_files(files),
+            ]
+        ),
     )
 
 
@@ -181,6 +191,11 @@ def _metrics(result: ResultJson) -> Entries:
         yield "slow", slow_in_words(slow)
     if result.get("weights_sha256"):
         yield "weights", f"sha256 {result['weights_sha256']}"
+
+
+def _cores(run: Summary) -> Entries:
+    if crowding := Crowding.read(run.folder.path):
+        yield "cores", crowding.sentence
 
 
 def _version(result: ResultJson, column: str) -> str:

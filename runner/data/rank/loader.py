@@ -40,7 +40,7 @@ class Loader:
         num_workers: int,
     ):
         self.batches, self.sampler, self.task, self.input_transform = batches, sampler, task, input_transform
-        self._is_checked = False
+        self._is_checked, self.processes = False, num_workers
         workers = load("manyheads.runner.data.rank.workers.Workers") if num_workers else None
         self._workers = workers and workers(batches, num_workers)
 

@@ -53,7 +53,7 @@ def decided(*overrides):
         ((), ("cpu", 1, 2, 2, 1, 2, 0)),
         (("launcher.nodes=4", "launcher.gpus_per_node=8"), ("cuda", 4, 8, 64, 8, 32, 0)),
         (("launcher.threads_per_rank=3", "launcher.nproc_per_node=2"), ("cpu", 1, 2, 6, 3, 2, 0)),
-        (("launcher.cpus_per_node=12",), ("cpu", 1, 2, 12, 6, 2, 0)),
+        (("launcher.cpus_per_node=12",), ("cpu", 1, 2, 12, "auto:6", 2, 0)),
         (("parallel=single", "launcher.gpus_per_node=1"), ("cuda", 1, 1, 8, 8, 1, 0)),
     ],
 )
