@@ -10,7 +10,7 @@ from manyheads.runner.data.rank.rng import GENERATORS, get_state, restored, set_
 from manyheads.runner.model.rank.build_model import Built
 from manyheads.runner.parallel.rank.model_parallel.deferred import Deferred, tensors_of
 from manyheads.runner.parallel.rank.model_parallel.recorded import Unrecordable
-from manyheads.runner.parallel.rank.model_parallel.recording import Recording
+from manyheads.runner.parallel.rank.model_parallel.recording import OperationRecorder
 
 
 def built(builds: Callable[..., Built], parallel: Any) -> Built:
@@ -28,7 +28,7 @@ def built(builds: Callable[..., Built], parallel: Any) -> Built:
             set_state(state)
             return builds().model
 
-    recording = Recording(parallel.beat)
+    recording = OperationRecorder(parallel.beat)
     try:
         with recording:
             hollow = builds(is_put_off=True)
@@ -42,7 +42,7 @@ def built(builds: Callable[..., Built], parallel: Any) -> Built:
     return hollow
 
 
-def _refuse(model: Any, recording: Recording) -> None:
+def _refuse(model: Any, recording: OperationRecorder) -> None:
     """Raises Unrecordable for a model that needs its values before it is divided."""
     tensors = [*tensors_of(model).values()]
     if any(map(is_lazy, tensors)):

@@ -72,6 +72,7 @@ ALLOWED = {
     "names in folders that the user typed; what has them is opened through the guard": {
         "runner/records/find.py": 1,
         "runner/records/run_set.py": 1,
+        "runner/run/crowding.py": 1,
         "runner/serve/rank/predict_images.py": 1,
         "runner/config/fresh_folder.py": 2,
         "runner/config/hydra_files.py": 1,
@@ -148,7 +149,9 @@ ALLOWED = {
         "runner/answers/scale/simulator/catalog.py: those that come with it": 1,
     },
     "the machine: /proc, /sys, terminals, the folder that this process stands in": {
-        "runner/machine/hardware.py": 4,
+        "runner/machine/hardware.py": 5,
+        "launchers/companions/neighbours.py": 2,
+        "runner/checkpoint/rank/put_off.py": 1,
         "launchers/foreign/meeting.py": 1,
         "launchers/companions/room/claims.py": 1,
         "runner/machine/numa.py": 4,

@@ -58,6 +58,7 @@ class Parallel:
         self.data_rank, self.data_size, self.total_ranks, self.records = rank, world_size, world_size, rank == 0
         self.device = torch.device(f"cuda:{local_rank}" if device_type == "cuda" else device_type)
         self.devices, self.layout = [self.device], TensorLayout()
+        self.beat = bool
         self._nothing = nullcontext()
 
     def join(self) -> None:
@@ -86,7 +87,7 @@ class Parallel:
     # -- assembly, in this order ---------------------------------------------------------------------
 
     example: Callable[[], "Batch"]  # creates a micro-batch of this rank, for strategies that split the model
-    beat: Callable[[], object] = staticmethod(bool)  # reports progress, while much is computed before the first update
+    beat: Callable[[], object]  # reports progress, while much is computed before the first update
 
     def place(self, model: nn.Module) -> nn.Module:
         """Move the model to the device, with any change that must happen before the optimizer is built."""

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
-from manyheads.runner.parallel.rank.model_parallel.recording import Recording
+from manyheads.runner.parallel.rank.model_parallel.recording import OperationRecorder
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Deferred:
     ``builds``: builds the model with all values, as usual, in case an operation can't be repeated.
     """
 
-    def __init__(self, recording: Recording, model: nn.Module, builds: Callable[[], nn.Module]):
+    def __init__(self, recording: OperationRecorder, model: nn.Module, builds: Callable[[], nn.Module]):
         self._recorded, self._builds = recording.recorded, builds
         self._plain: dict[str, Tensor] | None = None
         recording.forget()

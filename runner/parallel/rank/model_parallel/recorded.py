@@ -18,7 +18,7 @@ class Unrecordable(Exception):
     """A constructor does what can't be recorded; its model has to be built as usual."""
 
 
-class View(NamedTuple):
+class StorageView(NamedTuple):
     """A tensor in the recorded storage of this number."""
 
     storage: int
@@ -29,7 +29,7 @@ class View(NamedTuple):
 
 
 @dataclass
-class Constant:
+class GivenTensor:
     """A tensor with values that an operation takes. ``version``: after which a change would go unnoticed."""
 
     tensor: Any
@@ -43,8 +43,8 @@ class Constant:
 
 
 @dataclass
-class Step:
-    """A recorded operation. ``arguments``: positional and by name, with tensors as View or Constant.
+class RecordedOperation:
+    """A recorded operation. ``arguments``: positional and by name, with tensors as StorageView or GivenTensor.
 
     ``creates``: its outputs, in new storages; ``reads``, ``writes``: numbers of storages; ``state``: of
     the generator before it draws.
@@ -52,7 +52,7 @@ class Step:
 
     function: Any
     arguments: tuple[Any, Any]
-    creates: list[View]
+    creates: list[StorageView]
     reads: set[int]
     writes: set[int]
     state: Tensor | None
@@ -72,13 +72,13 @@ class Step:
 
 
 @dataclass
-class Recorded:
+class OperationRecord:
     """Operations in their order. ``sizes``: of the storages that they create, in bytes, by number."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RecordedOperation] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
-    def stored(self, wanted: View) -> Any:
+    def stored(self, wanted: StorageView) -> Any:
         """The tensor on disk that a recorded one is a copy of; None if it is not, or has another shape or dtype."""
         last = next((step for step in reversed(self.steps) if wanted.storage in step.changes), None)
         if (
@@ -88,14 +88,14 @@ class Recorded:
         ):
             return None
         target, source = last.arguments[0][:2]
-        if target != wanted or wanted.storage not in last.overwrites or not isinstance(source, Constant):
+        if target != wanted or wanted.storage not in last.overwrites or not isinstance(source, GivenTensor):
             return None
         is_same = (tuple(source.tensor.shape), source.tensor.dtype) == (wanted.shape, wanted.dtype)
         return source.tensor if is_same and source.version is None else None
 
-    def value(self, wanted: View) -> Tensor:
+    def value(self, wanted: StorageView) -> Tensor:
         """A recorded tensor's values on the CPU, computed anew. Raises what its operations raise, and Unrecordable."""
-        needed, live = {wanted.storage}, list[Step]()
+        needed, live = {wanted.storage}, list[RecordedOperation]()
         for step in reversed(self.steps):
             if needed & step.changes:
                 live.append(step)
@@ -105,7 +105,7 @@ class Recorded:
             self._repeat(step, storages)
         return self._tensor(wanted, storages)
 
-    def _repeat(self, step: Step, storages: dict[int, torch.UntypedStorage]) -> None:
+    def _repeat(self, step: RecordedOperation, storages: dict[int, torch.UntypedStorage]) -> None:
         args, kwargs = _filled(step.arguments, lambda view: self._tensor(view, storages))
         with torch.no_grad(), torch.random.fork_rng(devices=[], enabled=step.state is not None):
             if step.state is not None and kwargs.get("generator") is None:
@@ -120,7 +120,7 @@ class Recorded:
             else:
                 self._tensor(view, storages).copy_(output)
 
-    def _tensor(self, view: View, storages: dict[int, torch.UntypedStorage]) -> Tensor:
+    def _tensor(self, view: StorageView, storages: dict[int, torch.UntypedStorage]) -> Tensor:
         if view.storage not in storages:
             storages[view.storage] = memory(self.sizes[view.storage])
         return tensor_in(storages[view.storage], view)
@@ -135,16 +135,16 @@ def memory(size: int) -> torch.UntypedStorage:
     return torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
 
 
-def tensor_in(storage: torch.UntypedStorage, view: View) -> Tensor:
+def tensor_in(storage: torch.UntypedStorage, view: StorageView) -> Tensor:
     """The tensor that a storage holds."""
     return torch.empty(0, dtype=view.dtype).set_(storage, view.offset, view.shape, view.strides)
 
 
-def _filled(value: Any, tensor: Callable[[View], Tensor]) -> Any:
+def _filled(value: Any, tensor: Callable[[StorageView], Tensor]) -> Any:
     """The structure with tensors in place of views and constants."""
-    if isinstance(value, View):
+    if isinstance(value, StorageView):
         return tensor(value)
-    if isinstance(value, Constant):
+    if isinstance(value, GivenTensor):
         return value.value()
     if isinstance(value, dict):
         return {name: _filled(item, tensor) for name, item in value.items()}

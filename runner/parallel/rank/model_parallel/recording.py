@@ -16,11 +16,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.parallel.rank.model_parallel.recorded import (
-    Constant,
-    Recorded,
-    Step,
+    GivenTensor,
+    OperationRecord,
+    RecordedOperation,
+    StorageView,
     Unrecordable,
-    View,
     memory,
     tensor_in,
 )
@@ -64,18 +64,18 @@ class _Refusing(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-class Recording(TorchDispatchMode):
+class OperationRecorder(TorchDispatchMode):
     """Records operations while it is active. ``beat``: called now and then."""
 
     def __init__(self, beat: Callable[[], object]):
         super().__init__()
         self._beat, self._refusing = beat, _Refusing(self.knows)
-        self.recorded = Recorded()
+        self.recorded = OperationRecord()
         self._numbers: dict[int, int] = {}  # of a storage, by its id
         self._storages: list[torch.UntypedStorage] = []  # kept, so that ids are unique
         self._tensors: list[weakref.ref[Tensor]] = []
 
-    def __enter__(self) -> "Recording":
+    def __enter__(self) -> "OperationRecorder":
         self._refusing.__enter__()
         super().__enter__()
         return self
@@ -88,10 +88,10 @@ class Recording(TorchDispatchMode):
         """Whether this is a recorded tensor, without values."""
         return isinstance(tensor, Tensor) and tensor.layout is torch.strided and self._id(tensor) in self._numbers
 
-    def view(self, tensor: Tensor) -> View:
+    def view(self, tensor: Tensor) -> StorageView:
         """A recorded tensor in its storage."""
         number = self._numbers[self._id(tensor)]
-        return View(number, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.dtype)
+        return StorageView(number, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.dtype)
 
     def beside(self, tensors: list[Tensor]) -> bool:
         """Whether a recorded tensor exists in another storage than these have."""
@@ -167,7 +167,9 @@ class Recording(TorchDispatchMode):
         reads = {self.view(tensor).storage for tensor in tensors_in((args, kwargs)) if self.knows(tensor)}
         if function.overloadpacket in OVERWRITE and self._is_all(args[0]):
             reads = {self.view(tensor).storage for tensor in tensors_in(args[1:]) if self.knows(tensor)}
-        self.recorded.steps.append(Step(function, arguments, [*map(self.view, fresh)], reads, writes, state))
+        self.recorded.steps.append(
+            RecordedOperation(function, arguments, [*map(self.view, fresh)], reads, writes, state)
+        )
         return output
 
     def _is_all(self, tensor: Tensor) -> bool:
@@ -188,19 +190,19 @@ class Recording(TorchDispatchMode):
         size = shaped.untyped_storage().nbytes()
         storage = memory(size)
         offset = int(shaped.storage_offset())
-        tensor = tensor_in(storage, View(0, tuple(shaped.shape), shaped.stride(), offset, shaped.dtype))
+        tensor = tensor_in(storage, StorageView(0, tuple(shaped.shape), shaped.stride(), offset, shaped.dtype))
         self._numbers[id(storage)] = len(self._storages)
         self.recorded.sizes.append(size)
         self._storages.append(storage)
         self._tensors.append(weakref.ref(tensor))
         return tensor
 
-    def _constant(self, tensor: Tensor) -> View | Constant:
+    def _constant(self, tensor: Tensor) -> StorageView | GivenTensor:
         if self.knows(tensor):
             return self.view(tensor)
         if (stored := getattr(tensor, "stands_for", None)) is not None:
-            return Constant(stored)
-        return Constant(tensor, tensor._version) if tensor.numel() >= LARGE else Constant(tensor.clone())
+            return GivenTensor(stored)
+        return GivenTensor(tensor, tensor._version) if tensor.numel() >= LARGE else GivenTensor(tensor.clone())
 
 
 def _changed(function: Any, args: Any, kwargs: Any) -> list[Tensor]:
