@@ -24,7 +24,7 @@ from tests.benchmarks.curve import Curve
 from tests.benchmarks.measure import Comparison
 
 CURVES: tuple[Callable[[], Curve], ...] = (*growth.MEASURES.values(), checkpoints.measure)
-MAIN, ALL = ("loop", "ranks", "start", "sweep", "memory"), "all"
+MAIN, ALL = ("loop", "ranks", "start", "sweep", "memory", "crowded"), "all"
 HEAD = "| what | candidate | against | ratio, smallest to largest | at most |\n|---|---|---|---|---|"
 
 
