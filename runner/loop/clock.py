@@ -66,8 +66,9 @@ class Clock:
         return lap
 
     def logged(self) -> None:
-        """Count the time since the last lap as logging."""
-        self._logged = time.perf_counter() - self._mark
+        """Count the time since the last lap as logging; not after an update, whose time it would be."""
+        if self._updates == self._before:
+            self._logged = time.perf_counter() - self._mark
 
 
 class DeviceLap(NamedTuple):
@@ -125,7 +126,8 @@ class DeviceClock(Clock):
         return lap
 
     def logged(self) -> None:
-        self._logged_at = moment()
+        if self._updates == self._before:
+            self._logged_at = moment()
 
 
 def moment() -> torch.cuda.Event:

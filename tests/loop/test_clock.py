@@ -51,6 +51,21 @@ def test_logging_lies_in_the_lap_that_it_begins(now):
     assert timed.lap() == (1, 0, 0, False)
 
 
+def test_an_exchange_between_updates_of_a_lap_takes_none_of_their_time(now):
+    timed = Clock()
+    updates = timed.waiting(range(3))
+    next(updates)
+    timed.lap()
+    now[0] += 0.5
+    timed.logged()
+    next(updates)
+    now[0] += 4  # an update, after which ranks exchange only whether to stop
+    timed.logged()
+    next(updates)
+    now[0] += 4
+    assert timed.lap() == (8.5, 0, 0.5, False)
+
+
 def test_a_lap_that_began_while_the_model_was_being_compiled_does_not_count(now):
     timed, warm = Clock(), []
     for number, _ in enumerate(timed.waiting(range(30)), 1):
