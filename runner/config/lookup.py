@@ -169,6 +169,8 @@ def _class_of(group: str, name: str) -> str:
         return ""
     if name.endswith(".py"):
         return f" Name the class in it, too: {group}={name}:<class>."
+    if group == "data" and name.endswith((".csv", ".tsv", ".parquet")):
+        return f" To train on a table: data=table data.root={name} data.target=<column>."
     library = LIBRARIES.get(group)
     if re.fullmatch(r"\w+(\.\w+)+", name):
         target = name

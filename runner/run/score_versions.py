@@ -21,12 +21,13 @@ def version_of(scores: ScoresJson, column: str) -> str:
 def unlike(column: str, runs: Mapping[str, ScoresJson | None]) -> str | None:
     """A sentence if these runs, by name, measured a column in different versions; else None.
 
-    Runs without scores have measured nothing.
+    Runs without scores have measured nothing, and those whose metrics lack the column's have not measured it.
     """
+    name = column.partition("_")[2]
     by_version: dict[str, list[str]] = {}
-    for name, scores in runs.items():
-        if scores:
-            by_version.setdefault(version_of(scores, column), []).append(name)
+    for run, scores in runs.items():
+        if scores and (name == "loss" or name in (scores.get("metrics") or {name})):
+            by_version.setdefault(version_of(scores, column), []).append(run)
     if len(by_version) < 2:
         return None
     told = "; ".join(f"version {version} in {listed(names)}" for version, names in sorted(by_version.items()))

@@ -8,6 +8,7 @@ from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.score_versions import unlike
 from tests.report.sweep import Sweep
 from tests.sweeps import set_config
 
@@ -131,6 +132,12 @@ def test_values_of_two_definitions_are_not_ranked(sweep: Sweep):
         "val_acc1 has several definitions: version 1 in job 0, job 1; version 2 in job 2. Its values are not compared."
     )
     assert said in comparison.notes
+
+
+def test_a_run_without_the_metric_has_no_definition_of_it():
+    had = {"metrics": {"mae": {"version": 2}}}
+    assert unlike("val_mae", {"a": had, "b": had, "c": {"metrics": {"acc1": {"version": 1}}}}) is None
+    assert unlike("val_mae", {"a": had, "b": {"metrics": {"mae": {}}}}) is not None
 
 
 def test_values_of_different_samples_are_not_ranked(sweep: Sweep):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.data.table.files import TextColumns
+from manyheads.runner.data.table.files import TextColumns, columns_of
 from manyheads.runner.data.table.kinds import CATEGORY, IGNORED, NUMBER, numbers_in, setting
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.wording import counted
@@ -151,8 +151,9 @@ class Encoding:
         for name in self.names:
             if name not in texts.columns:
                 raise ConfigurationError(
-                    f"{printable(str(texts.files[0][0]))} has no column {printable(name)}, which the model needs. Its "
-                    f"columns are {printable(', '.join(texts.columns))}. Add it, empty if it is unknown.",
+                    f"the column {printable(name)}, which the model needs, is missing in "
+                    f"{printable(str(texts.files[0][0]))}. The columns are {columns_of(texts.columns)}. Add it, "
+                    "empty if it is unknown.",
                     key="data.root",
                 )
         values = [numbers_in(texts.columns[c.name], c.kind, name=c.name, where=texts.row) for c in self.numbers]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyheads.runner.data.table.encoding import listed
+from manyheads.runner.data.table.files import TextColumns
 from manyheads.runner.data.table.findings import is_identifier, leaks, may_be_codes
 from manyheads.runner.data.table.kinds import CATEGORY, IGNORED, NUMBER, is_whole, setting
 from manyheads.runner.data.table.rows import ALL, DRAWN
@@ -37,7 +38,8 @@ def facts_of(table: "Table") -> dict[str, str]:
     if table.val_fraction == ALL:
         lines["split"] = f"all {len(rows):,} rows are measured"
     if table.encoding is not None:
-        return lines
+        measured = _measured(table)
+        return lines | _filled(table, measured) | _unseen(table, measured)
     holes = [(column.name, rows.columns[column.name].null_count / len(rows)) for column in encoding.numbers]
     if gaps := [f"{name} ({share:.1%})" for name, share in holes if share]:
         lines["missing"] = f"{listed(gaps)}: filled by the training rows' mean, and marked"
@@ -46,9 +48,26 @@ def facts_of(table: "Table") -> dict[str, str]:
         lines["target"] += f": few whole numbers, taken as classes; if numbers: {setting(target.name, NUMBER)}"
     if table.partition is not None:
         lines["split"] = _divided(table)
-    if unknown := encoding.unknown(rows.filtered(table.masks[1]) if table.partition else table.of_split("val")):
-        lines["unseen"] = f"{'; '.join(unknown[:3])}: seen less than twice in training"
-    return lines
+    return lines | _unseen(table, _measured(table))
+
+
+def _measured(table: "Table") -> TextColumns:
+    """The rows that validate."""
+    return table.rows.filtered(table.masks[1]) if table.partition else table.of_split("val")
+
+
+def _unseen(table: "Table", measured: TextColumns) -> dict[str, str]:
+    """Values of categories from which nothing was learned."""
+    unknown = table.fitted.unknown(measured)
+    return {"unseen": f"{'; '.join(unknown[:3])}: seen less than twice in training"} if unknown else {}
+
+
+def _filled(table: "Table", measured: TextColumns) -> dict[str, str]:
+    """Missing numbers of rows that are encoded as another run's, which marks those that it lacked itself."""
+    numbers = [column for column in table.fitted.numbers if column.name in measured.columns]
+    holes = [(column, measured.columns[column.name].null_count / len(measured)) for column in numbers]
+    gaps = [f"{c.name} ({share:.1%}{'' if c.marks else ', not marked'})" for c, share in holes if share]
+    return {"missing": f"{listed(gaps)}: filled by the training rows' mean"} if gaps else {}
 
 
 def _doubts(table: "Table") -> dict[str, str]:

@@ -3,13 +3,15 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, opened
+from manyheads.runner.data.table.kinds import IGNORED, setting
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.wording import nearest
 
@@ -161,15 +163,21 @@ def of_rows(rows: Sequence[Mapping[str, Any]], how: TableFormat) -> TextColumns:
     return TextColumns(joined, frozenset(), ((Path("the given rows"), len(rows)),))
 
 
-def refuse_lacking(columns: Sequence[str], name: str, key: str) -> None:
-    """Raises ConfigurationError for a column that the files lack."""
+def columns_of(columns: Iterable[str]) -> str:
+    """The columns' names for a message, cut if there are many."""
+    return printable(", ".join(columns)[:MOST_SHOWN])
+
+
+def refuse_lacking(columns: Sequence[str], name: str, key: str, *, kind: str | None = None) -> None:
+    """Raises ConfigurationError for a column that the files lack. ``kind``: what ``key.name`` was set to, if it was."""
     if name not in columns:
-        listed = printable(", ".join(columns)[:MOST_SHOWN])
+        is_kind = kind is not None
+        form = f", as {setting('sale id', IGNORED)} if its name has spaces" if is_kind else ""
         raise ConfigurationError.at(
-            key,
-            name,
-            f": there is no such column.{nearest(name, columns)} The columns are {listed}. "
-            "Set it to one of them, or data.root to a table whose first line names its columns.",
+            f"{key}.{name}" if is_kind else key,
+            name if kind is None else kind,
+            f": there is no such column.{nearest(name, columns)} The columns are {columns_of(columns)}. "
+            f"Set it to one of them{form}, or data.root to a table whose first line names its columns.",
         )
 
 
@@ -281,6 +289,14 @@ def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
 
 
 def _unreadable(file: Path, why: object, delimiter: str | None = None) -> ConfigurationError:
+    if isinstance(why, UnicodeDecodeError) or "UTF8" in str(why):
+        name = shlex.quote(printable(file.name))
+        return ConfigurationError.at(
+            "data.root",
+            file,
+            f" cannot be read: it is not UTF-8. Save it as CSV UTF-8, or convert it: iconv -f cp1252 -t utf-8 {name} > "
+            "utf8.csv",
+        )
     also = "" if delimiter is None else ", or data.delimiter if columns are not separated by " + repr(delimiter)
     reason = printable(" ".join(str(why).split()))
     return ConfigurationError.at("data.root", file, f" cannot be read: {reason}. Correct the file (UTF-8){also}.")

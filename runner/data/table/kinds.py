@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +16,8 @@ DIGITS = r"^-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 WHOLE = r"^-?\d+$"
 CODE = r"^0\d+$"  # which would lose its zeros as a number
 DAY = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?Z?)?$"
+COMMA = r"^-?\d*,\d+$"
+DECIMAL_COMMA = "\"data.decimal=','\""  # as it can be typed in a shell
 PAIRS = ({"true", "false"}, {"yes", "no"}, {"t", "f"}, {"y", "n"})
 TRUE = ("true", "yes", "t", "y", "1")
 MOST_EXCEPTIONS = 0.2  # fraction of a column's values that may be no numbers for it to seem a column of numbers
@@ -97,8 +100,14 @@ def is_whole(column: "pyarrow.ChunkedArray") -> bool:
 def setting(name: str, kind: str) -> str:
     """The override that sets a column's kind, as it can be typed in a shell."""
     if name.isidentifier():
-        return f"data.columns.{name}={kind}"
+        typed = f"data.columns.{name}={kind}"
+        return shlex.quote(typed) if " " in kind else typed
     return shlex.quote(f"data.columns={{{name}: {kind}}}")
+
+
+def have_decimal_comma(values: "pyarrow.ChunkedArray") -> bool:
+    """Whether most of these values are numbers with a decimal comma, such as 3,14."""
+    return 2 * _matching(values, COMMA) > len(values)
 
 
 def _is(column: Any, pattern: str) -> Any:
@@ -121,23 +130,38 @@ def _refuse_others(column: Any, fits: Any, name: str, kind: str, where: Callable
     if (row := compute.index(wrong, True).as_py()) < 0:
         return
     count, value = compute.sum(wrong).as_py(), column[row].as_py()
-    raise ConfigurationError(
-        f"the column {printable(name)} is a {kind}, and {printable(value)} in {where(row)} is not ({count:,} such "
-        f"values). Correct it; if it stands for a missing value, set 'data.missing=[{value}]'; or set "
-        f"{setting(name, CATEGORY)}.",
-        key=f"data.columns.{name}",
-    )
+    what = f"the column {printable(name)} is a {kind}, and {printable(value)} in {where(row)} is not"
+    if have_decimal_comma(column.filter(wrong)) and kind == NUMBER:
+        remedy = f"({counted(count, 'such value')}). Correct it; if it has a decimal comma, set {DECIMAL_COMMA}"
+    elif count > 1 and count == len(column) - column.null_count:
+        remedy = f"nor is any other of {count:,} values. Correct them; or set {_instead(name, kind)}"
+    else:
+        remedy = (
+            f"({counted(count, 'such value')}). Correct it; if it stands for a missing value, set "
+            f"'data.missing=[{value}]'; or set {setting(name, CATEGORY)}"
+        )
+    raise ConfigurationError(f"{what}{', ' if remedy.startswith('nor') else ' '}{remedy}.", key=f"data.columns.{name}")
+
+
+def _instead(name: str, kind: str) -> str:
+    """The setting that is probably wrong if no value of a column is of its kind."""
+    if kind.startswith(DATE):
+        form = "%Y-%m-%d" if "%d.%m" in kind else "%d.%m.%Y"
+        return f"their format, such as {setting(name, f'{DATE} {form}')}"
+    is_target = ", and task=classification if it is the target" if kind == NUMBER else ""
+    return f"{setting(name, CATEGORY)}{is_target}"
 
 
 def _mixed(column: Any, name: str, count: int, where: Callable[[int], str]) -> ConfigurationError:
     from pyarrow import compute
 
-    row = compute.index(compute.fill_null(_is(column, DIGITS), True), False).as_py()
+    is_other = compute.invert(compute.fill_null(_is(column, DIGITS), True))
+    row = compute.index(is_other, True).as_py()
     value = column[row].as_py()
-    comma = " If it is a number, set data.decimal=','." if "," in value else ""
+    comma = f" If it is a number, set {DECIMAL_COMMA}." if "," in value else ""
     return ConfigurationError(
-        f"the column {printable(name)} holds numbers, and {count:,} other values: {printable(value)} in {where(row)}."
-        f"{comma} If it stands for a missing value, set 'data.missing=[{value}]'; if the numbers are codes, set "
-        f"{setting(name, CATEGORY)}.",
+        f"the column {printable(name)} holds numbers, and {counted(count, 'other value')}: {printable(value)} in "
+        f"{where(row)}.{comma} If it stands for a missing value, set 'data.missing=[{value}]'; if the numbers are "
+        f"codes, set {setting(name, CATEGORY)}.",
         key=f"data.columns.{name}",
     )

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from manyheads.runner.data.data_option import DataOption
-from manyheads.runner.data.table.files import TableFormat, files_of, read
+from manyheads.runner.data.table.files import TableFormat, columns_of, files_of, read
 from manyheads.runner.data.table.kinds import CATEGORY, DATE, KINDS, NUMBER
 from manyheads.runner.data.table.rows import ALL
 from manyheads.runner.data.table.table import Table, target_kind
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, warn
+from manyheads.runner.option.locate import signature
 from manyheads.runner.option.rules import (
     AUTO,
     NULL,
@@ -30,6 +31,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import counted
 
 OF_TASK = {"regression": NUMBER, "classification": CATEGORY}
 MOST_IN_HALF = 256  # whole numbers up to here are exact in bfloat16
@@ -77,11 +79,26 @@ class TableOption(DataOption):
             return None
         return "the package pyarrow is not installed: pip install 'manyheads[table]'"
 
+    @property
+    def column(self) -> str:
+        """The column to predict. Raises ConfigurationError, with the columns that there are, if it is not set."""
+        column: str | None = self.section["target"]
+        if column is None:
+            names = columns_of(read(files_of(self.root)["train"][:1], self._reading).columns)
+            raise ConfigurationError(
+                f"data.target is not set. Set it to the column to predict, one of {names}.", key="data.target"
+            )
+        return column
+
+    @property
+    def _reading(self) -> TableFormat:
+        return TableFormat(self.delimiter, self.decimal, tuple(self.missing))
+
     def task(self) -> str:
-        column, kind = self.section["target"], self.columns.get(self.section["target"])
+        column = self.column
+        kind = self.columns.get(column)
         if kind is None:
-            reading = TableFormat(self.delimiter, self.decimal, tuple(self.missing))
-            kind = target_kind(read(files_of(self.root)["train"], reading, only=column), column, {})
+            kind = target_kind(read(files_of(self.root)["train"], self._reading, only=column), column, {})
         return next(task for task, taken in OF_TASK.items() if (taken == NUMBER) == (kind == NUMBER))
 
     def resolved_keys(self) -> Section:
@@ -94,7 +111,7 @@ class TableOption(DataOption):
         keys: dict[str, Any] = {}
         if self.encoding == "auto":
             keys["encoding"] = _encoding_of(run.checkpoint.load)
-        column, wanted = self.section["target"], OF_TASK.get(run.task.name)
+        column, wanted = self.column, OF_TASK.get(run.task.name)
         typed = self.columns.get(column)
         if wanted is not None and typed is not None and (typed == NUMBER) != (wanted == NUMBER):
             raise ConfigurationError.at(
@@ -118,6 +135,12 @@ class TableOption(DataOption):
         table.split(train=False)
         if run.trainer.test:
             table.test()
+        if table.categories and "categories" not in signature(run.model.kind).parameters:
+            warn(
+                f"model={run.model.title} gets the codes of {counted(len(table.categories), 'category', 'categories')} "
+                "as numbers, since its constructor has no argument categories: docs/your-table.md has one that embeds "
+                "them"
+            )
         most = max(table.categories, default=0)
         if most > MOST_IN_HALF and run.precision.half_weights(on_gpus=run.on_gpus) is not None:
             raise ConfigurationError.at(

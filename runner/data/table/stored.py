@@ -9,7 +9,15 @@ from manyheads.runner.run.data_files import read_json
 
 def stored_encoding(path: str, target: str) -> Encoding:
     """The encoding in a model.json. Raises ConfigurationError if it has none, or one of another target."""
-    content = read_json(Path(path))
+    try:
+        content = read_json(Path(path))
+    except OSError:
+        raise ConfigurationError.at(
+            "data.encoding",
+            path,
+            ": there is no such file. It is the model.json of a run, by whose training rows columns are encoded; a "
+            "text file's characters are always UTF-8. Set it to such a file, auto or null.",
+        ) from None
     encoding = encoding_of(content.get("table"))
     if encoding is None:
         raise ConfigurationError.at(

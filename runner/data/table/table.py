@@ -12,7 +12,18 @@ from manyheads.runner.data.samples import TableArrays
 from manyheads.runner.data.table.encoding import Encoding, TargetColumn, fitted
 from manyheads.runner.data.table.facts import facts_of
 from manyheads.runner.data.table.files import TableFormat, TextColumns, files_of, read, refuse_lacking
-from manyheads.runner.data.table.kinds import CATEGORY, DATE, IGNORED, NUMBER, is_whole, kind_of, numbers_in, setting
+from manyheads.runner.data.table.kinds import (
+    CATEGORY,
+    DATE,
+    DECIMAL_COMMA,
+    IGNORED,
+    NUMBER,
+    have_decimal_comma,
+    is_whole,
+    kind_of,
+    numbers_in,
+    setting,
+)
 from manyheads.runner.data.table.rows import ALL, DRAWN, validating
 from manyheads.runner.data.table.stored import stored_encoding
 from manyheads.runner.errors import ConfigurationError, printable
@@ -99,10 +110,11 @@ class Table(Data):
     @cached_property
     def rows(self) -> TextColumns:
         rows = read(self.files["train"], self.reading)
-        for key, names in (("columns", self.columns), ("group", [self.group]), ("time", [self.time])):
-            for name in names:
-                if name is not None:
-                    refuse_lacking([*rows.columns], name, f"data.{key}.{name}" if key == "columns" else f"data.{key}")
+        for name, kind in self.columns.items():
+            refuse_lacking([*rows.columns], name, "data.columns", kind=kind)
+        for key, column in (("data.group", self.group), ("data.time", self.time)):
+            if column is not None:
+                refuse_lacking([*rows.columns], column, key)
         return self._with_target(rows)
 
     def of_split(self, split: str) -> TextColumns:
@@ -162,8 +174,8 @@ class Table(Data):
             raise ConfigurationError.at(
                 "data.time",
                 self.time,
-                f" is a {kinds[self.time]}, whose order is unknown. Set it to a column of dates or numbers, or its "
-                f"format: {setting(self.time, 'date %d.%m.%Y')}.",
+                f" is {_taken_as(kinds[self.time])}. Set it to a column of dates or numbers, or its format: "
+                f"{setting(self.time, 'date %d.%m.%Y')}.",
             )
         return kinds
 
@@ -197,12 +209,13 @@ class Table(Data):
             values = numbers_in(column, NUMBER, name=self.target, where=rows.row)[self.masks[0]]
             return TargetColumn(self.target, None, float(values.mean()), float(values.std()) or 1.0)
         names = distinct.to_pylist()
+        number = setting(self.target, NUMBER)
         if len(names) > len(rows) / 2 and len(rows) > 2 * MOST_CLASSES:
             raise ConfigurationError.at(
                 "data.target",
                 self.target,
-                f" has {len(names):,} different values in {len(rows):,} rows, too many to be classes. Set it to "
-                f"another column, or {setting(self.target, NUMBER)}.",
+                f" has {len(names):,} different values in {len(rows):,} rows, too many to be classes. Set "
+                f"{DECIMAL_COMMA if have_decimal_comma(distinct) else f'it to another column, or {number}'}.",
             )
         return TargetColumn(self.target, (*sorted(names, key=float if is_whole(distinct) else None),))
 
@@ -210,6 +223,11 @@ class Table(Data):
     def facts(self) -> dict[str, str]:  # type: ignore[override]
         """What is known of the columns, for the run's header."""
         return facts_of(self)
+
+
+def _taken_as(kind: str) -> str:
+    """Why rows have no order by a column of this kind."""
+    return "ignored" if kind == IGNORED else f"a {kind}, whose order is unknown"
 
 
 def _arrays(encoding: Encoding, texts: TextColumns, chosen: "np.ndarray | None" = None) -> TableArrays:

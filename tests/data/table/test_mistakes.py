@@ -2,6 +2,7 @@
 
 import pytest
 
+from manyheads.runner.config.lookup import no_such_option
 from manyheads.runner.errors import ConfigurationError
 from tests.data.table.rows import NAMES, houses, save
 from tests.in_process import typed
@@ -16,6 +17,11 @@ def with_value(column: str, value: str, *numbers: int) -> list[list[str]]:
     for number in numbers or range(len(rows)):
         rows[number][place] = value
     return rows
+
+
+def decimal_commas() -> list[list[str]]:
+    """The rows, with prices such as 489,3."""
+    return [[*row[:PRICE], f"{int(row[PRICE]) / 1000:.2f}".replace(".", ",")] for row in houses()]
 
 
 def refused(root, *overrides: str) -> ConfigurationError:
@@ -39,12 +45,36 @@ def refused(root, *overrides: str) -> ConfigurationError:
         (
             with_value("area", "big", 5),
             [],
-            r"other values: big in row 6 .*'data\.missing=\[big\]'.*columns\.area=category",
+            r"1 other value: big in row 6 .*'data\.missing=\[big\]'.*columns\.area=category",
         ),
-        (with_value("area", "1,5", 5), [], r"set data\.decimal=','"),
+        (with_value("area", "1,5", 5), [], r"""set "data\.decimal=','"\."""),
         (with_value("area", "big", 5), ["++data.columns.area=number"], r"column area is a number, and big in row 6"),
         (houses(), ["++data.columns.sold=date %d.%m.%Y"], r"column sold is a date %d\.%m\.%Y, and 20\d\d-.* is not"),
-        (houses(), ["++data.columns.color=ignore"], r"data\.columns\.color=color: there is no such column"),
+        (
+            houses(),
+            ["++data.columns.color=ignore"],
+            r"data\.columns\.color=ignore: .*'data\.columns={sale id: ignore}'",
+        ),
+        (houses(), ["data.target=null"], r"data\.target is not set\. .*one of house, area, rooms"),
+        (houses(), ["data.encoding=cp1252"], r"data\.encoding=cp1252: there is no such file\. It is the model\.json"),
+        (houses(), ["data.time=sold", "++data.columns.sold=ignore"], r"data\.time=sold is ignored\. Set it"),
+        (
+            with_value("area", "1,5"),
+            ["++data.columns.area=number"],
+            r"200 such values.*comma, set \"data\.decimal=','\"\.$",
+        ),
+        (decimal_commas(), [], r"too many to be classes\. Set \"data\.decimal=','\"\.$"),
+        (
+            houses(),
+            ["++data.columns.city=number"],
+            r"nor is any other of .*set data\.columns\.city=category, and task",
+        ),
+        (
+            houses(),
+            ["++data.columns.sold=date %d.%m.%Y"],
+            r"format, such as 'data\.columns\.sold=date %Y-%m-%d'\.$",
+        ),
+        (houses(), ["++data.columns.color=ignore"], r"data\.columns\.color=ignore: there is no such column"),
         (houses(), ["data.group=block"], r"data\.group=block: there is no such column"),
         (houses(), ["data.time=city"], r"data\.time=city is a category, whose order is unknown"),
         (houses(), ["data.target=house"], r"data\.target=house has 200 different values in 200 rows, too many"),
@@ -76,6 +106,10 @@ def test_files_that_are_no_table_are_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("Dear reader, this is a letter.\nIt has two lines, of prose.\n")
     assert "or data.root to a table whose first line names its columns" in str(refused(tmp_path / "letter.txt"))
     (tmp_path / "binary.csv").write_bytes(b"\x7fELF\0\0\n\0,\0\n")
+    (tmp_path / "western.csv").write_bytes("a,b\n1,Zürich\n".encode("cp1252"))
+    assert "iconv -f cp1252 -t utf-8 western.csv" in str(refused(tmp_path / "western.csv"))
+    (tmp_path / "western.csv").write_bytes(b"a,b\n" + b"1,x\n" * 40_000 + "1,Zürich\n".encode("cp1252"))
+    assert "iconv -f cp1252 -t utf-8 western.csv" in str(refused(tmp_path / "western.csv", "data.target=a"))
     assert "cannot be read: it is not a text" in str(refused(tmp_path / "binary.csv"))
     (tmp_path / "folder").mkdir()
     assert "there is no table in it" in str(refused(tmp_path / "folder"))
@@ -89,8 +123,23 @@ def test_files_that_differ_are_refused(tmp_path):
     save(tmp_path / "split" / "val.csv", with_value("area", "large", 0))
     assert "large in row 1 of val.csv is not" in str(refused(tmp_path / "split"))
     save(tmp_path / "split" / "val.csv", [row[1:] for row in houses()], NAMES[1:])
-    assert "val.csv has no column house" in str(refused(tmp_path / "split"))
+    assert "the column house, which the model needs, is missing in" in str(refused(tmp_path / "split"))
     save(tmp_path / "classes" / "train.csv", with_value("city", "Bern", *range(100)))
     save(tmp_path / "classes" / "val.csv", with_value("city", "Faro", 7))
     error = refused(tmp_path / "classes", "data.target=city", "data.missing_target=skip")
     assert "city=Faro is not a class of the training rows" in str(error)
+
+
+def test_a_file_as_the_name_of_the_data_is_answered_by_the_settings_of_a_table():
+    said = "To train on a table: data=table data.root=flats.csv data.target=<column>."
+    assert said in str(no_such_option("data", "flats.csv"))
+    assert "To train" not in str(no_such_option("model", "flats.csv"))
+
+
+@pytest.mark.parametrize(
+    ("model", "warned"),
+    [(["model=custom", "model._target_=torch.nn.LazyLinear", "+model.out_features=1"], True), (["model=mlp"], False)],
+)
+def test_a_model_without_embeddings_is_told_that_it_gets_codes(table, capsys, model, warned):
+    typed("data=table", f"data.root={table}", "data.target=price", *model)
+    assert ("gets the codes of 2 categories as numbers" in capsys.readouterr().err) == warned

@@ -192,14 +192,17 @@ def test_a_trained_model_predicts_a_new_file(tmp_path, table, command):
     assert command("predict", run.folder.path, "new.csv").code == 0
     assert (tmp_path / "predictions.csv").read_text().splitlines()[0].endswith(",probability_4,city")
     save(tmp_path / "bad.csv", [row[1:] for row in rows], ["size", *NAMES[2:]])
-    assert "bad.csv has no column area" in command("predict", run.folder.path, "bad.csv").err
+    assert (
+        "the column area, which the model needs, is missing in bad.csv"
+        in command("predict", run.folder.path, "bad.csv").err
+    )
 
 
 MISTAKEN = {
     "missing.csv": (None, "missing.csv does not exist. Set it to a file, a list of files, or a folder."),
     "words.csv": (
         (["H1", "many", "3", "Bern", "yes", "2020-01-15", "1"],),
-        "words.csv is not (1 such values). Correct it.",
+        "words.csv is not (1 such value). Correct it.",
     ),
     "short.csv": ((["1", "2"],), "row 1 has 2 values for"),
     "without.csv": ((), "has no rows"),
@@ -228,7 +231,7 @@ def test_a_prediction_names_no_keys_of_training(tmp_path, priced, name):
 
 def test_a_column_that_a_prediction_lacks_is_named(tmp_path, priced):
     trained = manyheads.load(priced.folder.path, which="last")
-    with pytest.raises(ConfigurationError, match="has no column .*, which the model needs"):
+    with pytest.raises(ConfigurationError, match="which the model needs, is missing in the given rows"):
         trained.predict([{"house": 1, "area": 2}])
 
 
@@ -246,6 +249,22 @@ def test_an_evaluation_of_new_files_measures_all_rows(tmp_path, priced):
             assert run.folder.read_result()["metrics"]["val_loss"] == pytest.approx(
                 priced.folder.read_result()["metrics"]["val_loss"], rel=1e-6
             )
+
+
+def test_an_evaluation_names_missing_and_unseen_values(tmp_path, priced):
+    rows = [[*row[:3], "Faro", *row[4:]] for row in houses(18, seed=5)]
+    given = (f"data.root={save(tmp_path / 'new.csv', rows)}", "data.target=price", *FOUR, "data.val_fraction=1")
+    facts = build_data(
+        typed(
+            "data=table",
+            *given,
+            f"data.encoding={priced.folder.description}",
+            "trainer.evaluate_only=true",
+            f"checkpoint.load={priced.folder.path / 'checkpoints' / 'last.pt'}",
+        ).data
+    ).facts
+    assert facts["missing"] == "area (11.1%): filled by the training rows' mean"
+    assert facts["unseen"] == "city: Faro (18 rows): seen less than twice in training"
 
 
 def test_all_rows_are_for_evaluations(tmp_path, table):
