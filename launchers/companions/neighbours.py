@@ -96,6 +96,9 @@ def _watch(run: Accompanied, done: Event) -> None:
     while not has_ended:
         has_ended = done.wait(EVERY_SECONDS)
         now = Counters.now()
+        if run.trains and not run.folder.steps.exists():  # it loads its libraries, or is refused
+            begun = last = now
+            continue
         if not is_said and (crowding := crowded(run, last, now)) is not None:
             warn(crowding.sentence)
             is_said = True

@@ -126,13 +126,22 @@ def _resumed(words: list[str], world: World, *, kept: str | None = None, added: 
 
 
 def _check_recorded(words: Sequence[str], world: World) -> None:
-    """Raises ConfigurationError for a run to resume whose ranks are not those that there are."""
+    """Raises ConfigurationError for a run to resume whose ranks are not those that there are, or with changes."""
     section = recorded_launcher(words)
     if section.get("name", "foreign") != "foreign":
         raise _alone(words, world, f"launcher={section['name']} of this run starts its ranks itself")
     if (recorded := section.get("world_size", world.size)) != world.size:
         raise ConfigurationError.at(
             "launcher.world_size", recorded, f": {world.by} has started {world.size}. Start as many as the run had."
+        )
+    changes = [word for word in words[1:] if "=" in word and not word.startswith(("-", "trust="))]
+    if section and changes:
+        run = next(word for word in words[1:] if not word.startswith("-") and "=" not in word)
+        raise ConfigurationError(
+            f"{changes[0]}: in ranks that {world.by} has started, resume continues a run without changes. To train it "
+            f"longer in a new folder, type the run's first command with {' '.join(changes)} and "
+            f"checkpoint.resume={RunFolder(run).last_checkpoint}",
+            key=changes[0].partition("=")[0],
         )
 
 

@@ -108,10 +108,20 @@ def test_it_is_said_once_and_recorded(tmp_path, monkeypatch, capsys, trains):
     ended = [False, False, True]
     monkeypatch.setattr(Counters, "now", classmethod(lambda cls: next(moments)))
     warn.cache_clear()
+    (tmp_path / "steps.csv").touch()
     neighbours._watch(run(tmp_path, trains=trains), SimpleNamespace(wait=lambda seconds: ended.pop(0)))
     warn.cache_clear()
     assert capsys.readouterr().err.count("other programs use 1.6 of 2 cores") == trains
     assert (Crowding.read(tmp_path) or IDLE).waited == 0.6
+
+
+def test_a_run_that_is_refused_leaves_no_record_and_says_nothing(tmp_path, monkeypatch, capsys):
+    moments = iter([IDLE._replace(at=10.0 * n, used=20.0 * n, own=4.0 * n, waited=6.0 * n) for n in range(4)])
+    ended = [False, False, True]
+    monkeypatch.setattr(Counters, "now", classmethod(lambda cls: next(moments)))
+    neighbours._watch(run(tmp_path), SimpleNamespace(wait=lambda seconds: ended.pop(0)))
+    assert capsys.readouterr().err == ""
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_nothing_is_watched_on_other_machines(tmp_path, monkeypatch):

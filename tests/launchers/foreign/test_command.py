@@ -33,6 +33,14 @@ def test_what_starts_ranks_itself_is_refused(words: list[str], said: str) -> Non
     assert said in str(caught.value)
 
 
+def test_a_run_is_resumed_without_changes(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("launcher: {name: foreign, world_size: 2}")
+    assert command.completed(["resume", str(tmp_path), "trust=[mine]"], WORLD, kept=None)[0] == "resume"
+    with pytest.raises(ConfigurationError, match="trainer.epochs=4: in ranks that torchrun has started") as caught:
+        command.completed(["resume", str(tmp_path), "trainer.epochs=4"], WORLD, kept=None)
+    assert "checkpoints/last.pt" in str(caught.value)
+
+
 def test_a_flag_that_does_not_work_in_these_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "chosen", lambda words: ModuleType("flags.later"))
     with pytest.raises(ConfigurationError, match="--later does not work in ranks that another program has started"):
