@@ -11,7 +11,9 @@ from manyheads.runner.config.fresh_folder import new_folder
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.option.declared import declared
 from manyheads.runner.option.tree import Section
+from manyheads.runner.provenance.changed_data import warn_of_changed
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.records.find import OUTPUTS
 from manyheads.runner.records.run_result import Result, result_if_any
@@ -48,6 +50,8 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     which, weights = chosen(past.folder, which)
     run = past.checked(*_start(past.config, weights))
     typed = split_typed(overrides)[1]
+    if run.data.sources() == declared("data", past.config["data"]).sources():  # no other data was chosen
+        warn_of_changed(past.folder, run.data)
     refuse_start(OUTPUTS.absolute())
     folder = RunFolder(new_folder(typed))
     try:

@@ -16,7 +16,9 @@ SHOWN = 20  # findings, skipped samples and skipped updates that are shown, each
 class Finding:
     """A deviation of the records from the samples that were due."""
 
-    kind: Annotated[str, "lost, doubled, foreign, exchanged, unnamed, unrecorded, recorded twice, resized or overlap"]
+    kind: Annotated[
+        str, "lost, doubled, foreign, exchanged, unnamed, unrecorded, recorded twice, resized, changed or overlap"
+    ]
     epoch: Annotated[int | None, "counted from 1"]
     update: Annotated[int | None, "its number in the run, counted from 1"]
     sample: Annotated[int | None, "its number in the training data, counted from 0"]

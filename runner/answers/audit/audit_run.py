@@ -20,7 +20,9 @@ from manyheads.runner.data.keys import Multiset
 from manyheads.runner.data.order import Order
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import handled_by, interrupt
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
+from manyheads.runner.provenance.changed_data import described_change
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
@@ -43,12 +45,15 @@ def audit(path: str, *, reads_data: bool = True) -> Audit:
         raise ConfigurationError(
             "data.sampler draws from the data, so records alone don't show what was due. Leave out --records."
         )
-    overlap, order = _read(path) if reads_data else (None, None)
+    run = PastConfig.admitted(folder, []).checked(*ALONE) if reads_data else None
+    overlap, order = _read(run) if run else (None, None)
     plans = {size: Due(config, size, order) for size in sorted({row.size for row in taken})}
     findings = list(_compared(taken, seen, config, plans, steps=steps))
     skipped = read_spikes(folder)
     if taken:
         findings += _skipped_otherwise(skipped, plans[taken[-1].size])
+    if run is not None and (change := described_change(folder, run.data)) is not None:
+        findings.append(Finding("changed", None, None, None, change))
     if overlap is not None and overlap.common:
         text = f"{overlap.common:,} validation samples are training samples"
         findings.append(Finding("overlap", None, None, None, text))
@@ -154,12 +159,11 @@ def _unrecorded(taken: Sequence[TakenRow], config: Section, steps: int) -> Itera
         yield Finding("unrecorded", taken[-1].epoch, taken[-1].last + 1, None, text)
 
 
-def _read(path: str) -> tuple[Overlap, Order | None]:
+def _read(run: RunConfig) -> tuple[Overlap, Order | None]:
     """The samples that splits share, and data.sampler's order, None without one, read by a separate process.
 
     Raises ConfigurationError, RunFailed.
     """
-    run = PastConfig.admitted(RunFolder(path), []).checked(*ALONE)
     with scratch.folder() as scratch_folder:
         folder = RunFolder(scratch_folder / "run")
         folder.write_config(run.written)

@@ -1,0 +1,96 @@
+"""Photos that are added to a run's folder, or removed from it, before the run is resumed, measured or audited."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from manyheads.runner.errors import ConfigurationError, ExitCode
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.changed_data import refuse_changed
+from manyheads.runner.provenance.provenance import record
+from manyheads.runner.run.run_folder import RunFolder
+from tests.commands.conftest import OF_PHOTOS, command  # noqa: F401
+from tests.data.conftest import save_photos
+from tests.in_process import small, train
+
+DRAWN = "data.val_fraction=0.3"
+LEAKS = "the run was trained on some of them"
+
+
+def trained(folder: Path, photos: Path, *overrides: str) -> RunFolder:
+    """A run of three updates on these photos, with a record of them."""
+    config = small(*OF_PHOTOS, "trainer.epochs=4", f"data.root={photos}", *overrides)
+    run = RunFolder(folder)
+    run.write_config(config)
+    record(run, RunConfig.of(config))
+    train(folder, config)
+    return run
+
+
+def add_photo(photos: Path) -> None:
+    shutil.copy(photos / "train/cat/0.jpg", photos / "train/cat/new.jpg")
+
+
+def refuse(run: RunFolder) -> None:
+    refuse_changed(run, RunConfig.read(run).data)
+
+
+@pytest.fixture
+def own_photos(tmp_path) -> Path:
+    return save_photos(tmp_path / "photos")
+
+
+@pytest.fixture
+def drawn(tmp_path, own_photos) -> RunFolder:
+    return trained(tmp_path / "run", own_photos, DRAWN)
+
+
+@pytest.mark.parametrize("change", [add_photo, lambda photos: (photos / "train/cat/0.jpg").unlink()])
+def test_drawn_validation_samples_that_were_trained_on_are_refused(drawn, own_photos, change):
+    refuse(drawn)
+    change(own_photos)
+    number = len([*own_photos.glob("*/*/*.jpg")])
+    expected = rf"there were 24 files .*, now there are {number} files .*Restore"
+    with pytest.raises(ConfigurationError, match=expected) as raised:
+        refuse(drawn)
+    assert f"checkpoint.load={drawn}" in str(raised.value)
+
+
+def test_validation_samples_of_their_own_are_warned_of(tmp_path, own_photos, capsys):
+    run = trained(tmp_path / "run", own_photos)
+    add_photo(own_photos)
+    refuse(run)
+    printed = capsys.readouterr().err
+    assert printed.count("warning: the data has changed") == 1
+    assert LEAKS not in printed
+
+
+def test_a_run_without_a_checkpoint_starts_over(drawn, own_photos, capsys):
+    shutil.rmtree(drawn.checkpoints)
+    add_photo(own_photos)
+    refuse(drawn)
+    assert "warning: the data has changed" in capsys.readouterr().err
+
+
+def test_the_commands_say_so(drawn, own_photos, command):  # noqa: F811
+    add_photo(own_photos)
+    longer = command("resume", drawn.path, "trainer.max_steps=5", "hydra.run.dir=longer")
+    assert (longer.code, "now there are 25 files" in longer.err) == (2, True), longer
+    measured = command("evaluate", drawn.path, "hydra.run.dir=measured")
+    assert measured.code == 0, measured
+    assert measured.err.count(LEAKS) == 1
+    audited = command("audit", drawn.path)
+    assert audited.code == ExitCode.NO, audited
+    assert LEAKS in audited.out
+    drawn.result.unlink()  # it was interrupted
+    resumed = command("resume", drawn.path)
+    assert (resumed.code, "now there are 25 files" in resumed.err) == (2, True), resumed
+
+
+def test_the_same_data_elsewhere_is_the_same(drawn, own_photos, tmp_path, command):  # noqa: F811
+    own_photos.rename(tmp_path / "moved")
+    overrides = ("trainer.max_steps=4", f"data.root={tmp_path / 'moved'}", "hydra.run.dir=longer")
+    longer = command("resume", drawn.path, *overrides)
+    assert longer.code == 0, longer
+    assert "the data has changed" not in longer.err
