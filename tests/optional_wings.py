@@ -17,9 +17,9 @@ def audit(folder: str | Path, *, reads_data: bool = False) -> Any:
     return wing.audit(str(folder), reads_data=reads_data)
 
 
-def load(run: str | Path) -> Any:
-    """The trained model of a run."""
-    return pytest.importorskip("manyheads.runner.serve.rank.trained").load(run)
+def load(run: str | Path, *, which: str | None = None) -> Any:
+    """The trained model of a run. ``which``: its best or last weights."""
+    return pytest.importorskip("manyheads.runner.serve.rank.trained").load(run, which=which)
 
 
 def convert(checkpoint: Path, to: str, out: Path) -> Path:

@@ -31,6 +31,7 @@ FILES = {
     **dict.fromkeys(("run.yaml", "provenance.json", "code.diff", "model.json", "result.json"), To.TRACKERS),
     **dict.fromkeys(("steps.csv", "epochs.csv", "gpu.csv", "host.csv", "run.log", "pictures/*.png"), To.TRACKERS),
     **dict.fromkeys(("evaluations.csv", "samples.csv", "skipped.csv", "spikes.csv", "code/*"), To.STORAGE),
+    **dict.fromkeys(("threads.json", "crowding.json"), To.STORAGE),
     **dict.fromkeys(("checkpoints/*", "tensorboard/*", "trackers/*", "parity/*", "corruption/*"), To.STORAGE),
     "*": To.STORAGE,  # what callbacks write, the user's own too; a checkpoint to trackers if the user sets it
 }

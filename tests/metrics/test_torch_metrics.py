@@ -4,11 +4,11 @@ import pytest
 import torch
 import yaml
 
-from manyheads import load
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.rank.torch_metrics import TorchMetric
 from tests.in_process import SMALL, rows
 from tests.loop.test_trainer import synthetic
+from tests.optional_wings import load
 
 pytestmark = pytest.mark.needs("torchmetrics")
 HERE = "manyheads.runner.metrics.rank.torch_metrics.TorchMetric"

@@ -5,9 +5,9 @@ import re
 import pytest
 import torch
 
-from manyheads import load
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT
+from tests.optional_wings import load
 
 pytestmark = [pytest.mark.needs("peft"), pytest.mark.ci, pytest.mark.processes]
 COMMON = ("trainer.device=cpu", "launcher.threads_per_rank=1", "data.batch_size=64", "trainer.limit_train=6")

@@ -22,7 +22,7 @@ RESULTS = {
         *("batch_size", "drop_last", "val_fraction", "test_fraction", "folds", "fold", "split_seed", "on_corrupt"),
         *("image_size", "train_image_size", "val_resize", "augment", "shift", "padding", "flip"),
         *("transform", "val_transform", "num_classes", "train_samples", "val_samples", "pattern", "block_size"),
-        "shuffle_positions",
+        *("shuffle_positions", "test_samples", "label_noise"),
         *("sampler", "order", "order_block", "order_window", "epoch_samples"),
         *("decoders", "documents", "end_token", "fields", "vocab_size"),
         *("train_shards", "val_shards", "test_shards"),

@@ -14,7 +14,9 @@ from tests.in_process import small
 from tests.parallel.model_parallel.built_ranks import MAIN
 from tests.parallel.together import CASES
 
-RANKS, MOST = 4, 0.35
+RANKS = 4
+# Of the model's bytes. Two shards of two parts of each layer take more while they are read: 0.36 to 0.41 was seen.
+MOST = {"fsdp": 0.35, "tensor": 0.35, "pipeline": 0.35, "mesh": 0.45}
 STRATEGIES = {
     "fsdp": ("parallel=fsdp",),
     "tensor": ("parallel=tensor",),
@@ -24,7 +26,7 @@ STRATEGIES = {
 INITIAL = [f"{strategy}-initial" for strategy in STRATEGIES]
 LOADED = ["fsdp-single.pt", "fsdp-sharded", "fsdp-pretrained", "tensor-single.pt", "pipeline-single.pt", "mesh-sharded"]
 TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "optimizer=adamw")
-LARGE = {"depth": 16, "width": 384, "heads": 4}  # 113 MB, of which the largest tensor has 2.4
+LARGE = {"depth": 24, "width": 384, "heads": 4}  # 170 MB, of which the largest tensor has 2.4
 TINY = {"depth": 1, "width": 384, "heads": 4}  # what a forward pass of a tensor plan's check takes does not shrink
 CUT = {"depth": 8, "width": 16, "heads": 4}  # a pipeline needs modules at which it can begin a stage
 
@@ -75,10 +77,11 @@ def built(tmp_path_factory):
 @pytest.mark.parametrize("case", [*INITIAL, *LOADED])
 def test_host_memory_holds_a_ranks_part(built, case):
     size = sum(weight.nbytes for weight in gpt(LARGE).parameters())
-    apart = max(report["grown"] for report in built[f"{case.partition('-')[0]}-tiny"])
+    # What a process takes besides varies by some MB: the most that a tiny model took with any of the strategies.
+    apart = max(report["grown"] for strategy in STRATEGIES for report in built[f"{strategy}-tiny"])
     for report in built[case]:
         assert report["built_whole"] == ""
-        assert report["grown"] <= MOST * size + apart
+        assert report["grown"] <= MOST[case.partition("-")[0]] * size + apart
 
 
 @pytest.mark.processes
