@@ -4,7 +4,6 @@ Linux counts for each thread how long it waited for a core (run delay, in /proc/
 Sources: https://docs.kernel.org/scheduler/sched-stats.html, and psutil for the rest.
 """
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ import psutil
 
 from manyheads.launchers.companions import Accompanied, Span
 from manyheads.runner.errors import warn
+from manyheads.runner.machine.hardware import bound_cores
 from manyheads.runner.machine.hindrances import throttled_seconds
 from manyheads.runner.machine.process import in_background
 from manyheads.runner.provenance.kept_threads import chosen_threads
@@ -47,7 +47,7 @@ class Counters(NamedTuple):
     def now(cls) -> "Counters":
         """The values for this process and those that it has started, directly or not."""
         cores = psutil.cpu_times(percpu=True)
-        usable = [cores[core] for core in _usable() if core < len(cores)]
+        usable = [cores[core] for core in bound_cores() if core < len(cores)]
         idle = sum(times.idle + getattr(times, "iowait", 0.0) for times in usable)
         stolen = sum(getattr(times, "steal", 0.0) for times in usable)
         # guest time is also in user and nice
@@ -59,10 +59,6 @@ class Counters(NamedTuple):
                 own += times.user + times.system
                 waited += _run_delay(process.pid)
         return cls(time.monotonic(), total - idle - stolen, stolen, own, waited, throttled_seconds())
-
-
-def _usable() -> list[int]:
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
 
 
 def _family() -> list[psutil.Process]:
@@ -110,7 +106,7 @@ def _watch(run: Accompanied, done: Event) -> None:
 
 def crowded(run: Accompanied, before: Counters, now: Counters) -> Crowding | None:
     """What the run lacked between two moments; None if it had the cores that it asked for."""
-    seconds, cores, launcher = now.at - before.at, len(_usable()), run.run.launcher
+    seconds, cores, launcher = now.at - before.at, len(bound_cores()), run.run.launcher
     used, own, waited = now.used - before.used, max(0.0, now.own - before.own), max(0.0, now.waited - before.waited)
     crowding = Crowding(
         seconds=seconds,

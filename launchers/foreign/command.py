@@ -136,11 +136,10 @@ def _check_recorded(words: Sequence[str], world: World) -> None:
         )
     changes = [word for word in words[1:] if "=" in word and not word.startswith(("-", "trust="))]
     if section and changes:
-        run = next(word for word in words[1:] if not word.startswith("-") and "=" not in word)
         raise ConfigurationError(
             f"{changes[0]}: in ranks that {world.by} has started, resume continues a run without changes. To train it "
             f"longer in a new folder, type the run's first command with {' '.join(changes)} and "
-            f"checkpoint.resume={RunFolder(run).last_checkpoint}",
+            f"checkpoint.resume={RunFolder(str(_named(words))).last_checkpoint}",
             key=changes[0].partition("=")[0],
         )
 
@@ -157,9 +156,14 @@ def typed_values(words: Sequence[str]) -> dict[str, str]:
     return {key: value for key, _, value in overrides}
 
 
+def _named(words: Sequence[str]) -> str | None:
+    """The run that a command names; None without one."""
+    return next((word for word in words[1:] if not word.startswith("-") and "=" not in word), None)
+
+
 def recorded_launcher(words: Sequence[str]) -> Section:
     """The launcher's section of the run that is to be resumed; empty for other commands."""
-    path = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), None)
+    path = _named(words)
     if words[0] != "resume" or path is None or not (folder := RunFolder(path)).config.exists():
         return {}
     section: Section = folder.read_config().get("launcher", {})

@@ -172,11 +172,16 @@ def _named(entry: str, boards: list[Board]) -> tuple[int, CUDADevice] | None:
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 
+def bound_cores() -> list[int]:
+    """The numbers of the cores that this process is bound to; where no process can be bound, of all."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
+
+
 def cpu_cores() -> int:
     """Cores that this process may use: those that it is bound to, or complete ones in its container's quota."""
     if (other := _elsewhere.get()) is not None:
         return other.cores
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(bound_cores())
     with suppress(OSError, ValueError):  # no container, or "max"
         quota, period = map(int, CPU_LIMIT.read_text().split())
         return max(1, min(cores, quota // period))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from manyheads.runner.machine.control_groups import cpu_hierarchies
 from manyheads.runner.machine.gpus import asked, session
+from manyheads.runner.machine.hardware import bound_cores
 from manyheads.runner.machine.numa import far_memory, is_far_from
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -34,8 +35,7 @@ class CoreTime(NamedTuple):
     @classmethod
     def now(cls) -> "CoreTime":
         """The values of this process now."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return cls(cores, _ready(), throttled_seconds())
+        return cls(len(bound_cores()), _ready(), throttled_seconds())
 
     def since(self, before: "CoreTime") -> "CoreTime":
         """The values, with seconds counted from ``before``."""

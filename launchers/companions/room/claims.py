@@ -55,8 +55,7 @@ def visible(kind: Kind) -> tuple[str, ...]:
     """The devices that a run started here may use."""
     if kind == "gpu":
         return tuple(hardware.gpu_ids())
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return tuple(map(str, sorted(cores)))
+    return tuple(map(str, hardware.bound_cores()))
 
 
 def boot_id() -> str:

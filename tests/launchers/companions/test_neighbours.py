@@ -26,7 +26,7 @@ def run(folder, *, threads=2, loaders=0, trains=True, is_here=True):
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
-    monkeypatch.setattr(neighbours, "_usable", lambda: [0, 1])
+    monkeypatch.setattr(neighbours, "bound_cores", lambda: [0, 1])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def busy(count):
 
 def test_counters_are_those_of_this_machine(monkeypatch):
     """Its cores are busy with others, for which this process waits."""
-    monkeypatch.setattr(neighbours, "_usable", lambda: [*range(hardware.cpu_cores())])
+    monkeypatch.setattr(neighbours, "bound_cores", lambda: [*range(hardware.cpu_cores())])
     with busy(2 * hardware.cpu_cores()) as others:
         family = neighbours._family
         monkeypatch.setattr(neighbours, "_family", lambda: [p for p in family() if p.pid not in others])

@@ -81,11 +81,7 @@ class OperationRecord:
     def stored(self, wanted: StorageView) -> Any:
         """The tensor on disk that a recorded one is a copy of; None if it is not, or has another shape or dtype."""
         last = next((step for step in reversed(self.steps) if wanted.storage in step.changes), None)
-        if (
-            last is None
-            or last.function.overloadpacket is not torch.ops.aten.copy_
-            or wanted.storage not in last.overwrites
-        ):
+        if last is None or last.function.overloadpacket is not torch.ops.aten.copy_:
             return None
         target, source = last.arguments[0][:2]
         if target != wanted or wanted.storage not in last.overwrites or not isinstance(source, GivenTensor):
