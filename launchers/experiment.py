@@ -50,8 +50,7 @@ def run_typed(
     except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
         reason.answer = origin.answer() if wants_answer else None
         raise
-    answer: Result | ComparedRuns | None = origin.answer() if wants_answer else None
-    return answer
+    return origin.answer() if wants_answer else None
 
 
 @contextmanager
@@ -96,7 +95,12 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
         if ahead is not None:
             ahead.end_waiting()  # unless the launcher has told it to continue
         seal.record(folder.path, {folder.COMPOSED: OmegaConf.to_yaml(config)})  # as Hydra has written it
-        return launch(plan, composed_from=origin.composed_from)["objective"]
+        try:
+            return launch(plan, composed_from=origin.composed_from)["objective"]
+        except ConfigurationError:
+            if not _in_sweep():
+                folder.remove_plan()
+            raise
 
 
 @contextmanager

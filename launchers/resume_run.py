@@ -7,7 +7,6 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.errors import Interrupted, RunFailed
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.changed_data import refuse_changed
 from manyheads.runner.provenance.past_config import resumed
 from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run.data_files import log_file
@@ -25,7 +24,6 @@ def resume_run(
     """
     config = resumed(folder, packages, as_recorded=as_recorded)
     run = RunConfig.of(config)
-    refuse_changed(folder, run.data)
     if is_met_elsewhere(config["launcher"]):
         run.launcher.join(run.digests())
         return None

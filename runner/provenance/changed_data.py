@@ -1,7 +1,11 @@
 """Whether a run's data has changed since it was started, for commands that continue, measure or check the run."""
 
+from pathlib import Path
+
 from manyheads.runner.data.data_option import DataOption
+from manyheads.runner.data.partition import KEYS
 from manyheads.runner.errors import ConfigurationError, warn
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.fingerprint import fingerprint, forget_files
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.json_types import Fingerprint, ProvenanceJson, right
@@ -19,15 +23,46 @@ def refuse_changed(folder: RunFolder, option: DataOption) -> None:
 
     ``option``: the data that it would continue with. Other changes are warned of. Raises ConfigurationError.
     """
+    before = folder.read_config()["data"]
+    if before.get("_target_") != option.section.get("_target_"):  # other samples, whose number says nothing
+        return
+    trained = folder.last_checkpoint.exists()
+    if trained and (key := _redrawn(before, option.section)) is not None:
+        raise ConfigurationError(
+            f"data.{key}={option.section.get(key)}, and {folder} was started with {before.get(key)}. {LEAK} Leave it "
+            f"as it was, or start a new run from its weights: checkpoint.load={folder}",
+            key=f"data.{key}",
+            value=option.section.get(key),
+        )
     if (change := change_of(folder, option)) is None:
         return
-    if not folder.last_checkpoint.exists() or not draws_validation(option):
+    if not trained or not draws_validation(option):
         warn(change)
         return
     raise ConfigurationError(
         f"{change} {LEAK} Restore the data, or start a new run from its weights: checkpoint.load={folder}",
         key="data.root",
     )
+
+
+def refuse_changed_origin(checkpoint: str, option: DataOption) -> None:
+    """As ``refuse_changed`` for the run that wrote a checkpoint, if its folder is still around it."""
+    origin = RunFolder(Path(checkpoint).parent.parent)
+    if origin.config.exists():
+        refuse_changed(origin, option)
+
+
+def _redrawn(before: Section, now: Section) -> str | None:
+    """The key whose change makes training samples those for validation; None if there is none.
+
+    A smaller fraction is a part of the larger one: its samples were never trained on.
+    """
+    if now.get("val_fraction") is None and now.get("folds") is None:
+        return None
+    changed = [key for key in KEYS if before.get(key) != now.get(key)]
+    if changed == ["val_fraction"] and (before.get("val_fraction") or 0.0) > now["val_fraction"]:
+        return None
+    return changed[0] if changed else None
 
 
 def warn_of_changed(folder: RunFolder, option: DataOption) -> None:

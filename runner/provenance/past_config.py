@@ -12,9 +12,8 @@ from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.config.typed_packages import split_typed
-from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.declared import GROUPS, declared
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.copies import copies, import_copies, overrides_of
@@ -85,11 +84,6 @@ class PastConfig:
 def admitted(folder: RunFolder, packages: Iterable[str] = ()) -> RunConfig:
     """The config of a run that may be loaded or resumed here. Raises as ``admit_run``."""
     return RunConfig.of(admit_run(folder, packages))
-
-
-def admitted_data(folder: RunFolder, packages: Iterable[str], overrides: Iterable[str]) -> DataOption:
-    """The data of a run that may be loaded here with these overrides, as it was recorded. Raises as ``admit_run``."""
-    return declared("data", admit_run(folder, packages, overrides)["data"])
 
 
 def resumed(folder: RunFolder, packages: Iterable[str] = (), *, as_recorded: bool = False) -> Section:

@@ -88,6 +88,25 @@ def test_the_commands_say_so(drawn, own_photos, command):  # noqa: F811
     assert (resumed.code, "now there are 25 files" in resumed.err) == (2, True), resumed
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [["data.val_fraction=0.4"], ["data.split_seed=1"], ["data.val_fraction=null", "data.folds=3", "data.fold=0"]],
+)
+def test_samples_drawn_for_validation_in_another_way_are_refused(drawn, overrides, command):  # noqa: F811
+    longer = command("resume", drawn.path, "trainer.max_steps=5", *overrides, "hydra.run.dir=longer")
+    assert (longer.code, LEAKS in longer.err) == (2, True), longer
+    assert not Path("longer").exists()
+    resumed = f"checkpoint.resume={drawn.last_checkpoint}"
+    root = drawn.read_config()["data"]["root"]
+    trained = command("train", *OF_PHOTOS, f"data.root={root}", DRAWN, *overrides, resumed, "trainer.epochs=4")
+    assert (trained.code, LEAKS in trained.err) == (2, True), trained
+
+
+def test_fewer_of_the_same_validation_samples_are_not(drawn, command):  # noqa: F811
+    longer = command("resume", drawn.path, "trainer.max_steps=5", "data.val_fraction=0.27", "hydra.run.dir=longer")
+    assert longer.code == 0, longer
+
+
 def test_the_same_data_elsewhere_is_the_same(drawn, own_photos, tmp_path, command):  # noqa: F811
     own_photos.rename(tmp_path / "moved")
     overrides = ("trainer.max_steps=4", f"data.root={tmp_path / 'moved'}", "hydra.run.dir=longer")

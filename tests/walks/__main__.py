@@ -50,7 +50,7 @@ RECORDED = {
     "rank: rooms": 14,
     "rank: climbs": 1,
     "files from run.py to the first update": 17,
-    "lines of these files": 1944,
+    "lines of these files": 1945,
     "lines with dict[str, Any]": 163,
     "files": 858,
     "rooms in runner/": 24,

@@ -4,14 +4,10 @@ from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.config.typed_packages import split_typed
-from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.option.declared import declared
 from manyheads.runner.option.tree import Section
-from manyheads.runner.provenance.changed_data import refuse_changed
 from manyheads.runner.provenance.copies import copies, overrides_of
-from manyheads.runner.provenance.past_config import admitted_data
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.records.rerun import Rerun, longer_command
 from manyheads.runner.run.files import is_locked
@@ -27,7 +23,7 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
 
     Raises ConfigurationError if there is no checkpoint or nothing left to train, and RunFailed.
     """
-    packages, typed = split_typed(overrides)
+    _, typed = split_typed(overrides)
     config = folder.read_config()
     if other := next((override for override in typed if override.lstrip("+").startswith(START)), None):
         key, _, value = other.partition("=")
@@ -48,26 +44,12 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
             f"{' '.join(typed)} nothing is left to train. To train longer: {longer_command(folder, config)}"
         )
     find_where_started(folder)
-    if folder.provenance.exists():
-        _refuse_changed_data(folder, admitted_data(folder, packages, typed), typed)
     new = RunFolder(new_folder(overrides))
     start = ("checkpoint.load=null", f"checkpoint.resume={quoted(folder.last_checkpoint)}")
     rest = [override for override in overrides if not override.startswith(RUN_DIR)]
     used = overrides_of(copies(folder, config, chosen=typed_values(typed), edited=False))
     Rerun(folder.config).train(new, *used, *rest, *start)
     return new
-
-
-def _refuse_changed_data(folder: RunFolder, option: DataOption, typed: list[str]) -> None:
-    """Compare the data that the overrides leave with what the run was started on. Raises ConfigurationError."""
-    given = typed_values(typed)
-    if "data" in given:  # another option, whose files have other names
-        return
-    changes = {key.removeprefix("data."): value for key, value in given.items() if key.startswith("data.")}
-    if changes:
-        option = declared("data", {**option.section, **changes})
-        option = declared("data", {**option.section, **option.resolved_keys()})
-    refuse_changed(folder, option)
 
 
 def _asks_for_more(config: Section, result: ResultJson, typed: list[str]) -> bool:
