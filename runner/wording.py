@@ -31,11 +31,7 @@ def similar(name: str, names: Iterable[str]) -> list[str]:
         return (same or short)[:3]
     begun = [candidate for candidate in candidates if len(name) >= 3 and candidate.startswith(name)]
     alike = dict.fromkeys([*difflib.get_close_matches(name, candidates, n=9, cutoff=0.55), *begun])
-    likeness = {
-        candidate: difflib.SequenceMatcher(None, candidate, name).ratio()
-        for candidate in candidates
-        if candidate in alike
-    }
+    likeness = {word: difflib.SequenceMatcher(None, word, name).ratio() for word in candidates if word in alike}
     least = max(likeness.values(), default=0) - LESS_ALIKE
     return sorted(
         (candidate for candidate in likeness if likeness[candidate] >= least),
@@ -52,6 +48,13 @@ def _initials(name: str) -> str:
 def suggest(names: list[str]) -> str:
     """A question that suggests these names; empty if there are none."""
     return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def loss_text(loss: float | None) -> str:
+    """A loss with four decimals, or from 10,000 on, as of an unscaled regression, with five digits; empty for None."""
+    if loss is None:
+        return ""
+    return f"{loss:.4f}" if abs(loss) < 10_000 else f"{loss:.4e}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from manyheads.runner.app import Parser
 from manyheads.runner.errors import Code, ConfigurationError
-from manyheads.runner.wording import duration, is_confirmed, nearest, similar
+from manyheads.runner.wording import duration, is_confirmed, loss_text, nearest, similar
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,20 @@ def test_refused_arguments(arguments, code, expected):
 def test_as_a_question():
     assert nearest("Nett", ["Net", "torch"]) == " Did you mean Net?"
     assert nearest("zzz", ["Net"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [
+        (0.5, "0.5000"),
+        (9876.54321, "9876.5432"),
+        (3.2e9, "3.2000e+09"),
+        (-20_000.0, "-2.0000e+04"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_a_large_loss_is_as_short_as_a_small_one(loss, text):
+    assert loss_text(loss) == text
 
 
 def test_an_end_of_the_input_is_a_no(monkeypatch):

@@ -1,7 +1,7 @@
 """``python -m runner list``: list runs."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +32,10 @@ class RunList(Answer):
 
     def show(self) -> None:
         if self.runs:
-            print_columns([TITLES, *map(line, self.runs)])
+            shared = shared_settings(self.runs)
+            print_columns([TITLES, *(line(run, without=shared) for run in self.runs)])
+            if shared:
+                print(printable_text(f"all: {_settings(shared)}"))
             for note in self.notes:
                 print(printable_text(note))
             return
@@ -83,12 +86,22 @@ def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:
     return filters, folders or [OUTPUTS]
 
 
-def line(run: ListedRun) -> tuple[str, ...]:
-    """The row of a run, with a text for each of TITLES."""
+def shared_settings(runs: Sequence[ListedRun]) -> dict[str, str]:
+    """What was typed alike for all of several runs."""
+    first, *others = (run.typed for run in runs)
+    return {key: value for key, value in first.items() if others and all(value == typed.get(key) for typed in others)}
+
+
+def line(run: ListedRun, *, without: Collection[str] = ()) -> tuple[str, ...]:
+    """The row of a run, with a text for each of TITLES. ``without``: keys that were typed alike for all runs."""
     metric = "" if run.value is None else f"{run.metric} {run.value:.4g}"
     name = "" if run.name is None else str(run.name)
-    typed = " ".join(f"{key}={value}" for key, value in run.typed.items())
+    typed = _settings({key: value for key, value in run.typed.items() if key not in without})
     return tuple(map(_one_line, (run.folder, name, run.status, metric, duration(run.seconds), run.job, typed)))
+
+
+def _settings(typed: dict[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in typed.items())
 
 
 def _one_line(text: str) -> str:

@@ -18,6 +18,7 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.tables.columns import MFU
 from manyheads.runner.run.tables.writer import NullWriter
+from manyheads.runner.wording import loss_text
 
 log = logging.getLogger(__name__)
 SPLITS = ("train", "val")
@@ -76,7 +77,7 @@ class Reporter:
         seconds = sums.seconds / self.parallel.world_size / max(1, end.step - self._row_step)
         self._row_step = end.step
         words = {
-            "loss": f"loss {row['loss']:.4f}",
+            "loss": f"loss {loss_text(row['loss'])}",
             "metric": self.scores.live(values),
             "pace": f"{milliseconds(seconds)} ms/step",
             "speed": self._speed(sums, samples_per_second, brief=True),

@@ -14,7 +14,7 @@ from manyheads.runner.metrics.metric import Collected, Metric
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.json_types import Numbers, ScoresJson
 from manyheads.runner.task.rank.task import Task
-from manyheads.runner.wording import nearest
+from manyheads.runner.wording import loss_text, nearest
 
 Statistics = dict[str, Tensor]  # float64 on the CPU, by name
 REST = ".rest"  # suffix of a statistic's name: the sum of what its own sum leaves out (exact_parts)
@@ -239,7 +239,7 @@ class Scores:
         if row[f"{split}_loss"] is None:
             return ""
         value = row.get(f"{split}_{self.metrics[0].name}") if self.metrics else None
-        return f"{row[f'{split}_loss']:.4f}" + ("" if value is None else f" {self.metrics[0].text(value)}")
+        return loss_text(row[f"{split}_loss"]) + ("" if value is None else f" {self.metrics[0].text(value)}")
 
     def sentence(self, row: Numbers) -> str:
         """Loss and all metrics of the split that was tested, evaluated or trained on; empty if none was."""
@@ -249,7 +249,7 @@ class Scores:
                 pairs = [(m, value) for m in shown if (value := row.get(f"{split}_{m.name}")) is not None]
                 first, *more = [f"{m.label} {m.text(value)}" for m, value in pairs] or [""]
                 rest = f" ({', '.join(more)})" if more else ""
-                return f"{split} loss {row[f'{split}_loss']:.4f}" + (f", {first}{rest}" if first else "")
+                return f"{split} loss {loss_text(row[f'{split}_loss'])}" + (f", {first}{rest}" if first else "")
         return ""
 
     @staticmethod

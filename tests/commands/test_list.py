@@ -41,6 +41,17 @@ def test_a_line_for_each_run_the_newest_first(three, capsys):
     assert "model.width=2" in lines[0]
 
 
+def test_what_all_runs_share_is_said_once(outputs, capsys):
+    for lr in ("0.1", "0.2"):
+        write_run(outputs / lr, "data=digits", "trainer.epochs=2", f"optimizer.lr={lr}")
+    list_runs([]).show()
+    title, *lines, shared = capsys.readouterr().out.splitlines()
+    assert title.split()[-1] == "set"
+    assert sorted(line.split()[-1] for line in lines) == ["optimizer.lr=0.1", "optimizer.lr=0.2"]
+    assert not any("data=digits" in line for line in lines)
+    assert shared == "all: data=digits trainer.epochs=2"
+
+
 def test_the_runs_of_a_judgement_are_listed_where_it_is_named(three):
     judged = three / "judgements" / "12ab"
     write_run(judged / "runs" / "0000-facts")

@@ -31,7 +31,7 @@ from manyheads.runner.records.run_summary import ListedRun, summaries
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.wording import counted, duration
+from manyheads.runner.wording import counted, duration, loss_text
 
 HELP = "follow a run or a sweep: curves, speed, time left, jobs"
 SECONDS = 1.0  # between two updates, or ten times as long as one takes if that is longer
@@ -157,10 +157,9 @@ def _cells(run: Run | None, state: str) -> list[Text]:
         return [Text()] * 5
     now = Now.of(run)
     epochs = f"{now.epoch}" + (f"/{now.epochs}" if now.epochs is not None else "")
-    loss = "" if now.loss is None else f"{now.loss:.4f}"
     metric = f"{now.metric[1]:.4g}" if now.metric else ""
     speed = "" if now.speed is None else f"{now.speed:,.0f}"
-    return [*map(Text, (epochs, loss, metric, speed, duration(now.left) if state == "running" else ""))]
+    return [*map(Text, (epochs, loss_text(now.loss), metric, speed, duration(now.left) if state == "running" else ""))]
 
 
 def _headline(ledger: Ledger, entries: list[Entry], is_active: bool) -> Text:

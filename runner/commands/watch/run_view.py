@@ -14,7 +14,7 @@ from manyheads.runner.records.load_run import Run, load_run
 from manyheads.runner.records.run_summary import Summary, summary
 from manyheads.runner.records.shown_metric import metric_of
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.wording import duration
+from manyheads.runner.wording import duration, loss_text
 
 RECENT = 50  # rows of steps.csv from which the time left is estimated
 ENDED = ("completed", "interrupted", "failed", "skipped", "pruned")
@@ -69,7 +69,7 @@ class Now:
         """The known numbers as text, in the order of the live line that training shows."""
         of_epochs, of_steps = (f"/{limit}" if limit is not None else "" for limit in (self.epochs, self.steps))
         words = [f"epoch {self.epoch}{of_epochs}", f"step {self.step}{of_steps}"]
-        words += [f"loss {self.loss:.4f}"] if self.loss is not None else []
+        words += [f"loss {loss_text(self.loss)}"] if self.loss is not None else []
         words += [f"{self.metric[0]} {self.metric[1]:.4g}"] if self.metric else []
         words += [f"{1000 * self.pace:.3g} ms/step"] if self.pace is not None and is_running else []
         words += [f"{self.speed:,.0f} samples/s"] if self.speed is not None else []
