@@ -28,6 +28,9 @@ class Findings:
     def judge(self, check: str, is_right: bool, remark: str = "") -> None:
         self.note(check, PASSED if is_right else FAILED, remark)
 
+    def leave_out(self, check: str, reason: str) -> None:
+        self.note(check, LEFT_OUT, reason)
+
     @property
     def code(self) -> int:
         return int(not self.rows or any(outcome == FAILED for _, outcome, _ in self.rows))

@@ -1,112 +1,117 @@
 """D2: what ours costs beside loops by hand, copies of checkpoints, memory against estimates."""
 
 import argparse
-import json
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from manyheads.runner.run.run_folder import RunFolder
-from tests.benchmarks.gpu.__main__ import chosen
-from tests.benchmarks.gpu.case import cases
-from tests.gpu.one_card import copies, language_model
-from tests.gpu.one_card.findings import FAILED, LEFT_OUT, PASSED, Findings, execute, last_line, train
+from tests.benchmarks.gpu import isolated
+from tests.gpu.one_card import copies, images, language_model, memory
+from tests.gpu.one_card.card import Card
+from tests.gpu.one_card.findings import FAILED, PASSED, Findings
+from tests.gpu.one_card.runs import Run, check_overrides
+from tests.gpu.one_card.turns import DDP, OURS, Times
 
-MODELS, ROWS = "resnet50,vit_b_16", "ready by hand bf16,ready timm bf16,ready manyheads bf16"
-SLOWER, MEMORY, PINNED = 1.03, (1.00, 1.10), 5.0  # the thresholds
-
-UNMEASURED = ("took more than", "the minutes are over", "failed")  # what the benchmark says of such rows
-
-
-def loops(folder: Path, findings: Findings, *, rehearses: bool) -> None:
-    """The benchmark of loops over images, by hand and ours."""
-    words = ["--models", MODELS, "--rows", ROWS, "--minutes", "2.3"]
-    if rehearses:
-        for word in ROWS.split(","):
-            findings.judge(f"rows of the benchmark: {word}", bool(chosen(cases(MODELS.split(","), full=False), word)))
-        tiny = ("--batch-size", "2", "--steps", "2", "--minutes", "0.9")
-        words = ["--device", "cpu", "--rows", "ready manyheads fp32", *tiny]
-    log = folder / "loops.log"
-    code = execute(sys.executable, "-m", "tests.benchmarks.gpu", *words, log=log, timeout=170)
-    if code:
-        findings.note("loops over images", FAILED, last_line(log))
-        return
-    text = log.read_text()
-    ratios = [line for line in text.splitlines() if "manyheads takes" in line and "loop by hand (" in line]
-    if rehearses:
-        lacks = next((words for words in UNMEASURED if words in " ".join(text.split())), "")
-        findings.judge("loops over images", "written to outputs/" in text and not lacks, lacks or "ran to its end")
-    elif not ratios:
-        findings.note("loops over images", FAILED, "no ratio: see loops.log")
-    for line in ratios:
-        ratio = float(line.partition("takes ")[2].split()[0])
-        findings.judge(line.partition(":")[0], ratio <= SLOWER, f"{ratio:.3f} of the time by hand, allowed {SLOWER}")
+SLOWER, WITH_DDP, DRIFT, PINNED = 1.03, 1.02, 0.02, 5.0  # the thresholds
+EAGER, COMPILED = 15, 40  # s that turns take at least; with less left they are not begun
 
 
-def gpt(findings: Findings, *, rehearses: bool) -> None:
-    ratio, drift = language_model.ratio(language_model.REHEARSAL if rehearses else language_model.Work())
-    remark = f"{ratio:.3f} of the time by hand, allowed {SLOWER}; by hand twice: {drift:.1%} apart"
-    if rehearses:
-        findings.note("GPT-2 124M", PASSED, f"ran to its end; {remark}")
-    elif drift > 0.02:
-        findings.note("GPT-2 124M", LEFT_OUT, f"the card's clocks changed: {remark}")
-    else:
-        findings.judge("GPT-2 124M", ratio <= SLOWER, remark)
+class Session:
+    """Measures one thing after the other, each in a process of its own, while there is time."""
+
+    def __init__(self, folder: Path, *, seconds: float, rehearses: bool):
+        self.folder, self.rehearses, self.findings = folder, rehearses, Findings()
+        self._ends = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        return self._ends - time.monotonic()
+
+    def measured(self, name: str, function: Callable[..., Any], *arguments: Any, least: float) -> Any:
+        """What the function returns; None, which is noted, if it failed or less than ``least`` seconds are left."""
+        if self.left < least:
+            self.findings.leave_out(name, "the minutes are over; --minutes sets more")
+            return None
+        try:
+            return isolated.call(function, *arguments, timeout=min(self.left, 3600), log=self.folder / "turns.log")
+        except isolated.Failed as failure:
+            if self.left <= 0:
+                self.findings.leave_out(name, f"{failure}: the minutes are over; --minutes sets more")
+                return None
+            self.findings.note(name, FAILED, f"{failure}: see turns.log")
+            return None
+
+    def turns(self, name: str, function: Callable[..., Times], *, compiles: bool) -> None:
+        name = f"{name}, compiled" if compiles else name
+        least = COMPILED if compiles else EAGER
+        times = self.measured(name, _called, function, {"compiles": compiles, "rehearses": self.rehearses}, least=least)
+        if times is None:
+            return
+        self._judge(name, times.ratio(OURS), SLOWER, "by hand", times)
+        if DDP in times.seconds:
+            self._judge(f"{name}, {DDP}", times.ratio(DDP, of=OURS), WITH_DDP, "of one process", times)
+
+    def _judge(self, name: str, ratio: float, most: float, of: str, times: Times) -> None:
+        remark = f"{ratio:.3f} of the time {of}, allowed {most}; {times}"
+        if self.rehearses:
+            self.findings.note(name, PASSED, f"ran to its end; {remark}")
+        elif times.drift > DRIFT:
+            self.findings.leave_out(name, f"the card's clocks changed, {times.drift:.1%} by hand: {remark}")
+        else:
+            self.findings.judge(name, ratio <= most, remark)
+
+    def copies(self) -> None:
+        name = "copies of checkpoints"
+        faster = self.measured(name, _called, copies.ratio, {"rehearses": self.rehearses}, least=EAGER)
+        if faster is not None and self.rehearses:
+            self.findings.note(name, PASSED, "ran to its end")
+        elif faster is not None:
+            self.findings.judge(name, faster >= PINNED, f"pinned {faster:.1f} times as fast, at least {PINNED:g}")
 
 
-def checkpoints(findings: Findings, *, rehearses: bool) -> None:
-    faster = copies.ratio(rehearses=rehearses)
-    if rehearses:
-        findings.judge("copies of checkpoints", faster is None, "ran to its end")
-    else:
-        findings.judge("copies of checkpoints", (faster or 0) >= PINNED, f"pinned {faster:.1f} times as fast")
+def _called(function: Callable[..., Any], keywords: dict[str, Any]) -> Any:
+    return function(**keywords)
 
 
-def memory(folder: Path, findings: Findings, *, rehearses: bool) -> None:
-    """The peak of a run against its estimate."""
-    size, batch, tokens = ("nano", 4, 16) if rehearses else ("small", 16, 1024)
-    overrides = (
-        *("model=gpt", f"model.size={size}", "task=language_model", "data=stdlib_text", f"data.block_size={tokens}"),
-        *(f"data.batch_size={batch}", "optimizer=adamw", "precision=bf16", "trainer.max_steps=8", "logger=[]"),
-        *("trainer.evaluate_every=0", "checkpoint.every=0", f"trainer.device={'cpu' if rehearses else 'cuda'}"),
-    )
-    log, run = folder / "estimate.json", folder / "memory"
-    command = (sys.executable, "-m", "manyheads.runner", "estimate", *overrides, "--json")
-    if execute(*command, log=log, timeout=100):
-        findings.note("memory against the estimate", FAILED, last_line(log))
-        return
-    estimate = peak_of(log.read_text())
-    if execute(*train(*overrides, f"hydra.run.dir={run}"), log=folder / "memory.log", timeout=100) or not estimate:
-        findings.note("memory against the estimate", FAILED, last_line(folder / "memory.log"))
-        return
-    peak = max(RunFolder(run).read_result()["peak_memory_mb"])
-    remark = f"peak {peak:,.0f} MB, estimate {estimate:,.0f} MB"
-    if rehearses:
-        findings.note(
-            "memory against the estimate", PASSED, f"ran to its end; {remark}, which is the process's on a CPU"
-        )
-    else:
-        findings.judge("memory against the estimate", MEMORY[0] <= peak / estimate <= MEMORY[1], remark)
+def _images(model: str) -> Callable[..., Times]:
+    return lambda **options: images.times(model, **options)
 
 
-def peak_of(text: str) -> float:
-    """The estimated peak in MB, from the command's JSON."""
-    answer, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
-    return float(answer["result"]["estimates"][0]["holds"][0]["total"]) / 1e6
+def composed_only() -> list[Run]:
+    """The runs of D2 on a card, whose overrides a rehearsal composes."""
+    text = language_model.overrides(language_model.Work())
+    listed = {"GPT-2": text, "GPT-2, ddp": (*text, *language_model.ONE_RANK), **memory.works(rehearses=False)}
+    for name, model in images.NETWORKS.items():
+        listed[name] = images.overrides(model, compiles=False)
+        listed[f"{name}, compiled"] = images.overrides(model, compiles=True)
+    return [Run(name, overrides) for name, overrides in listed.items()]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.one_card.speed", description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="what begins later drops out")
     parser.add_argument("--rehearse", action="store_true", help="on a CPU, with tiny sizes, which judges no speed")
-    given, start, findings = parser.parse_args(), time.monotonic(), Findings()
-    folder, rehearses = given.folder.absolute(), given.rehearse
-    gpt(findings, rehearses=rehearses)
-    checkpoints(findings, rehearses=rehearses)
-    memory(folder, findings, rehearses=rehearses)
-    loops(folder, findings, rehearses=rehearses)
-    findings.show(f"D2 on {'a CPU, a rehearsal' if rehearses else 'one card'}: {time.monotonic() - start:.0f} s")
-    return findings.code
+    given, start = parser.parse_args(), time.monotonic()
+    folder = given.folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    session = Session(folder, seconds=given.seconds, rehearses=given.rehearse)
+    if given.rehearse:
+        card = Card(1, "nccl", folder, rehearses=False)
+        check_overrides(card, composed_only(), session.findings)
+        session.findings.leave_out("ViT-B", "composed only: this is a rehearsal, and its loops are ResNet-50's")
+    networks = {"ResNet-50": "resnet18"} if given.rehearse else images.NETWORKS
+    works = {"GPT-2 124M": language_model.times, **{name: _images(model) for name, model in networks.items()}}
+    for name, function in works.items():
+        session.turns(name, function, compiles=False)
+    memory.check(folder, session.findings, rehearses=given.rehearse, timeout=min(session.left, 3600))
+    session.copies()
+    for name, function in works.items():
+        session.turns(name, function, compiles=True)
+    device = "a CPU, a rehearsal" if given.rehearse else "one card"
+    session.findings.show(f"D2 on {device}: {time.monotonic() - start:.0f} s")
+    return session.findings.code
 
 
 if __name__ == "__main__":
