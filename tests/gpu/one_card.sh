@@ -26,7 +26,11 @@ export TORCHINDUCTOR_CACHE_DIR=$work/inductor  # what is compiled for one loop i
 unset MANYHEADS_RANKS_PER_GPU
 mkdir -m 700 "$work/state"
 
-if [ -z "$rehearse" ]; then
+patience=45  # s for all exchanges
+if [ -n "$rehearse" ]; then
+    patience=900
+    export OMP_NUM_THREADS=1  # threads that wait for each other would fill a busy machine
+else
     "$python" -c "import torch; raise SystemExit(not torch.cuda.is_available())" ||
         { echo "error: there is no GPU. --rehearse runs on CPUs." >&2; exit 2; }
     mkdir "$work/site"
@@ -40,7 +44,7 @@ fi
 # The most ranks between which every exchange works; 0 if none. The first word names the logs.
 working_ranks() {
     for ranks in 4 2; do
-        timeout -k 5 45 "$python" -m torch.distributed.run --nproc-per-node "$ranks" -m tests.gpu.one_card.smoke $2 \
+        timeout -k 5 "$patience" "$python" -m torch.distributed.run --nproc-per-node "$ranks" -m tests.gpu.one_card.smoke $2 \
             > "$out/smoke_$1_$ranks.log" 2>&1 && { echo "$ranks"; return; }
     done
     echo 0

@@ -46,9 +46,12 @@ def comparisons(card: Card) -> dict[str, Comparison]:
 
 
 def runs(card: Card) -> list[Run]:
-    """Without Apex none, except in a rehearsal, which has a stand-in."""
-    if obstacle(card):
-        return []
+    """Those of ``with_apex``; without Apex none, except in a rehearsal, which has a stand-in."""
+    return [] if obstacle(card) else with_apex(card)
+
+
+def with_apex(card: Card) -> list[Run]:
+    """The runs, and one rank's without Apex, which they are compared with."""
     single = [Run(f"for Apex, {name}", (*own, *_work(card.device))) for name, own in REFERENCES.items()]
     work = _work("cuda")  # what its options need, in a rehearsal too, which then computes on CPUs
     return [*single, *(Run(name, (*own, *work), of_gpus=True) for name, (own, _, _) in comparisons(card).items())]

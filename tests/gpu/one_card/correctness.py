@@ -30,7 +30,7 @@ def main() -> int:
     if card.rehearses:
         real = Card(card.ranks, "nccl", card.folder, rehearses=False)
         others = [run for part in (hazards, waits, faults) for run in part.runs(real)]
-        check_overrides(real, [*matrix.composed_only(real), *others, *apex.runs(card)], findings)
+        check_overrides(real, [*matrix.composed_only(real), *others, *apex.with_apex(real)], findings)
     findings.note("exchanges between ranks", PASSED if card.backend == "nccl" else LEFT_OUT, given.way)
     outcomes = perform(card, matrix.runs(card, FIRST))
     matrix.compare(card, FIRST, outcomes, findings)

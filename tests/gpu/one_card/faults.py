@@ -60,14 +60,15 @@ def _hurt(process: subprocess.Popen, card: Card, run: Run, findings: Findings) -
     members: list[psutil.Process] = []
 
     def trains() -> bool:
-        members[:] = _ranks_of(path)
-        return len(members) == card.ranks and (run.name == HANGING or _updates(path) > 1)
+        members[:] = _members_of(path)
+        return len(members) >= card.ranks and (run.name == HANGING or _updates(path) > 1)
 
     if not _waited(lambda: process.poll() is not None or trains(), latest) or process.poll() is not None:
         findings.note(run.name, FAILED, f"the run made no update: {last_line(log)}")
         return
     if run.name == KILLED:
-        next(rank for rank in members if f"rank {card.ranks - 1}/{card.ranks} " in rank.info["cmdline"][0]).kill()
+        title = f"rank {card.ranks - 1}/{card.ranks} "
+        next(process for process in members if title in process.info["cmdline"][0]).kill()
     elif run.name == INTERRUPTED:
         os.kill(process.pid, signal.SIGINT)
     if not _waited(lambda: process.poll() is not None, latest):
@@ -93,11 +94,11 @@ def _waited(condition: Callable[[], bool], seconds: float) -> bool:
     return is_met
 
 
-def _ranks_of(path: Path) -> list[psutil.Process]:
-    """The processes of the run's ranks, by the title that each has."""
-    ranks = []
+def _members_of(path: Path) -> list[psutil.Process]:
+    """The run's ranks and their loaders, which have the same titles, ranks first."""
+    members = []
     for process in psutil.process_iter(["cmdline"]):
         title = " ".join(process.info["cmdline"] or ())
         if title.startswith("manyheads: rank ") and str(path) in title:
-            ranks.append(process)
-    return ranks
+            members.append(process)
+    return sorted(members, key=lambda process: process.pid)
