@@ -17,6 +17,7 @@ from manyheads.launchers.agent_program import as_module
 from manyheads.launchers.environment import environment
 from manyheads.launchers.foreign import LEAD, variables_of
 from manyheads.launchers.foreign.command import ALONE, completed, recorded_launcher, restarted, typed_values
+from manyheads.launchers.foreign.conventions import TORCHRUN
 from manyheads.launchers.foreign.meeting import Follower, Lead, Message, machine
 from manyheads.launchers.foreign.stores import store_of
 from manyheads.launchers.foreign.world import OURS, World, world_of
@@ -49,6 +50,8 @@ def enter(words: list[str], run: Run) -> Any:
     world = world_of(os.environ) if name in ("train", "resume", *ALONE) else None
     if world is None or _is_met_by_itself(words, world):
         return run(words)
+    if world.by == TORCHRUN.name and os.environ.get("OMP_NUM_THREADS") == "1":
+        del os.environ["OMP_NUM_THREADS"]  # torchrun's default; what the user set is reported if it has no effect
     if world.size == 1:
         return run(restarted(words, world))
     typed = typed_values(words).get("launcher.start_timeout", "")

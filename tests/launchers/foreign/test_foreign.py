@@ -72,6 +72,7 @@ def test_one_run_with_the_same_bits(tmp_path: Path, usual: str, way: str) -> Non
     strategy = ["parallel=horovod"] if way.endswith("-horovod") else []
     code, output = ended(run(*WAYS[way], str(RUN), *SMALL, *strategy, cwd=tmp_path))
     assert code == 0, output
+    assert "OMP_NUM_THREADS=1 is not used" not in output  # which torchrun sets
     [folder] = runs_below(tmp_path)
     assert [path.parent.parent for path in tmp_path.rglob(".hydra/config.yaml")] == [folder]
     result = RunFolder(folder).read_result()
