@@ -39,10 +39,11 @@ class Arms:
 
     def refuse_unmeasured(self, aims: Iterable[Aim]) -> None:
         """Raises ConfigurationError if an evaluation's metric is among the aims that a run does not measure."""
-        metrics = [aim.text if aim.target is None else aim.target[0] for aim in aims]
+        values = [aim for aim in aims if not aim.is_time and not aim.is_training]
+        metrics = [aim.text if aim.target is None else aim.target[0] for aim in values]
         for run in (self.base, self.change):
             for metric in metrics:
-                if metric.startswith("val_") and (why := run.task.unmeasured(run, metric)) is not None:
+                if not metric.startswith(("train_", "test_")) and (why := run.task.unmeasured(run, metric)) is not None:
                     raise ConfigurationError(f"{metric}{why}", key="--on", value=metric)
 
     def code(self) -> str:

@@ -29,6 +29,7 @@ def test_a_change_of_the_optimizer_removes_a_key_that_only_base_s_has():
     [
         ("val_f1", (), "optimizer.lr=0.2", "val_f1 is not measured. Did you mean .* Allowed: val_loss, val_acc1"),
         ("val_loss,val_f1", ("metrics=[f1]",), "metrics=[]", "val_f1 is not measured"),
+        ("acc1", (), "optimizer.lr=0.2", r"acc1 is not measured\. Did you mean val_acc1\?"),
         ("seconds to val_f1=9", (), "optimizer.lr=0.2", "val_f1 is not measured"),
         ("val_loss", ("trainer.evaluate_every=0",), "optimizer.lr=0.2", "val_loss is never measured with trainer.eva"),
         ("val_loss,val_f1", ("metrics=[f1]",), "optimizer.lr=0.2", None),
