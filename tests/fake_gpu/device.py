@@ -104,6 +104,7 @@ class FakeGPU(TorchDispatchMode):
         if DTensor in types:  # dispatched again with its local tensors
             return NotImplemented
         kwargs = dict(kwargs or {})
+        kwargs.pop("pin_memory", None)
         is_on_gpu = any(map(on_gpu, tree_leaves((args, kwargs))))
         if is_on_gpu or self.runs:
             kwargs = _of_cuda(kwargs)

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank.lazy import each_of
+from manyheads.runner.checkpoint.rank.lazy import replaced
 from manyheads.runner.checkpoint.rank.load import VERSION
 from manyheads.runner.run.checkpoint_places import StateDict
 
@@ -38,10 +38,4 @@ def evaluated(state: StateDict) -> dict[str, Tensor]:
 
 def kept(value: Any) -> Any:
     """A copy of a state, with its tensors on the CPU."""
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu", copy=True)
-    if isinstance(value, dict):
-        return each_of(value, kept)
-    if isinstance(value, (list, tuple)):
-        return type(value)([kept(child) for child in value])
-    return value
+    return replaced(value, Tensor, lambda tensor: tensor.detach().to("cpu", copy=True))

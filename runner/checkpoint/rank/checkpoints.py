@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from manyheads.runner.checkpoint.background_save import BackgroundSave, FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
-from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format, sizes
+from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format, replaced, sizes, tensors
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import EVERY, Retention
 from manyheads.runner.machine.hardware import memory_bytes
+from manyheads.runner.option import locate
 from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.checkpoint_places import StateDict
@@ -45,17 +48,13 @@ class CheckpointStore:
         self._folder, self.format, self.asynchronous = folder, format, asynchronous
         self._keep = keep if isinstance(keep, Retention) else Retention(keep)
         self._flight: BackgroundSave | None = None
+        self._host: Any = None  # keeps memory for copies of a GPU's tensors
 
     @classmethod
     def of(cls, folder: RunFolder, section: CheckpointSection) -> "CheckpointStore":
         """The checkpoints that a run config's section asks for."""
-        return cls(
-            folder,
-            every=section.every,
-            keep=Retention(section.keep, section.keep_every, section.keep_hours),
-            format=section.format,
-            asynchronous=section.asynchronous,
-        )
+        keep = Retention(section.keep, section.keep_every, section.keep_hours)
+        return cls(folder, every=section.every, keep=keep, format=section.format, asynchronous=section.asynchronous)
 
     def due_after_step(self, step: int) -> bool:
         """Whether to save after an update; also for those that checkpoint.keep_every keeps."""
@@ -74,8 +73,9 @@ class CheckpointStore:
         ``best``: whether the evaluated weights are the best so far; ``say``: shows a message. Raises OSError;
         where every rank writes a part, on every rank if one could not.
         """
+        self._say = say
         if self.format == "auto":
-            self.format = self._fitting_format(view.shares(), ranks, say)
+            self.format = self._fitting_format(view.shares(), ranks)
         writer = self._save_shares if self.format == "sharded" else self._save_single
         work = writer(view, ranks, step=step, best=best)
         if self.asynchronous:
@@ -84,21 +84,30 @@ class CheckpointStore:
         work(lambda: True)
         return FinishedSave(step, waited=0.0)
 
-    def _fitting_format(self, state: StateDict, ranks: RankGroup, say: Callable[[str], None]) -> str:
+    def _fitting_format(self, state: StateDict, ranks: RankGroup) -> str:
         """A file if ``state`` fits into half of the memory of the first rank's machine, else a folder."""
         of_ranks, most = ranks.gather(sizes(state)), ranks.gather(memory_bytes() // 2)[0]
         size = sum(max(by_key.get(key, 0) for by_key in of_ranks) for key in {*chain(*of_ranks)})
         if size <= most:
             return "single"
-        say(f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory")
+        self._say(f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory")
         return "sharded"
+
+    def _copies(self, originals: list[Tensor], ranks_here: int = 1) -> list[Tensor]:
+        """Copies on the CPU of tensors on a GPU and, if training continues meanwhile, of all others."""
+        rest: Callable[[Any], Any] = kept if self.asynchronous else lambda value: value
+        if self._host is None and any(tensor.is_cuda for tensor in originals):
+            host_copies = locate.load("manyheads.runner.checkpoint.rank.host_copies.HostCopies")
+            self._host = host_copies(memory_bytes() // 4 // ranks_here, self._say)
+        return rest(originals) if self._host is None else self._host.of(originals, rest)
 
     def _save_single(self, view: View, ranks: RankGroup, *, step: int, best: bool) -> Work:
         """Writes last.pt and, with ``best``, the evaluated weights to best.pt."""
         state = view.whole()
         if not ranks.records:
             return lambda is_wanted: None
-        state = {"version": VERSION, **(kept(state) if self.asynchronous else state)}
+        copies = iter(self._copies([tensor for _, tensor in tensors(state)]))
+        state = {"version": VERSION, **replaced(state, Tensor, lambda _: next(copies))}
         return lambda is_wanted: self._write(state, step=step, best=best)
 
     def _write(self, state: StateDict, *, step: int, best: bool) -> None:
@@ -118,15 +127,11 @@ class CheckpointStore:
         folder, sharded = self._folder.checkpoints, folder_format()
         path = checkpoint_places.fresh(folder, "step", step)
         save = sharded.Save(path, {"version": VERSION, **view.shares()}, ranks, step=step)
-        if self.asynchronous:
-            save.copy()
+        save.copy(self._copies)
 
         def write(is_wanted: Callable[[], bool]) -> None:
             try:
-                if self.asynchronous:
-                    everyone = sharded.written_beside(save, ranks, is_wanted)
-                else:
-                    everyone = sharded.written_by_all(save, ranks)
+                everyone = sharded.written(save, ranks, is_wanted if self.asynchronous else None)
                 if ranks.rank == 0:
                     self._folder.sync_tables()
                     best_place = checkpoint_places.fresh(folder, "best", step) if best else None

@@ -72,15 +72,20 @@ def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, 
     return clone
 
 
+def replaced(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """The structure with everything of this type in it changed."""
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, dict):
+        return each_of(value, lambda child: replaced(child, kind, change))
+    if isinstance(value, (list, tuple)):
+        return type(value)([replaced(child, kind, change) for child in value])
+    return value
+
+
 def real(value: Any) -> Any:
     """The structure with every tensor that is still on disk read."""
-    if isinstance(value, Lazy):
-        return value.read()
-    if isinstance(value, dict):
-        return each_of(value, real)
-    if isinstance(value, (list, tuple)):
-        return type(value)([real(child) for child in value])
-    return value
+    return replaced(value, Lazy, lambda stored: stored.read())
 
 
 def refuse_tensor_bombs(state: Any, size: int) -> None:

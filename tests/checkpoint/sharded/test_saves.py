@@ -22,7 +22,7 @@ from manyheads.runner.run.files import remove_leftovers
 from manyheads.runner.run.run_folder import RunFolder
 from tests.checkpoint.ranks import Rank, together
 from tests.checkpoint.sharded.states import MOMENTS, state, whole
-from tests.checkpoint.views import Given, OneRank
+from tests.checkpoint.views import Given, OneRank, seen_on_gpu
 from tests.tail import tail, tailed
 
 
@@ -115,6 +115,14 @@ def test_the_other_format_takes_over(tmp_path):
     assert names(tmp_path) == ["best_00000002", "step_00000002"]
     single.save(Given({"model": {"weight": whole(3)}, "progress": {}}), OneRank(), step=3, best=True)
     assert names(tmp_path) == ["best.pt", "last.pt"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_gpu_s_parts_are_written(tmp_path, monkeypatch, asynchronous):
+    seen_on_gpu(monkeypatch)
+    assert save(tmp_path, 2, 1, 2, keep=2, asynchronous=asynchronous) == [0, 0]
+    for step in (1, 2):
+        assert_is(tmp_path / "checkpoints" / f"step_{step:08}", step)
 
 
 # Rank 0 alone finishes a save; the others can be hit while they write.

@@ -7,10 +7,10 @@ from manyheads.runner.checkpoint.rank.load import refusal
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import opened
 from manyheads.runner.checkpoint.sharded.rank.shard_files import copy_folder
-from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_beside, written_by_all
+from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written
 from manyheads.runner.wording import counted
 
-__all__ = ["Save", "contents", "copy_folder", "opened", "written_beside", "written_by_all"]
+__all__ = ["Save", "contents", "copy_folder", "opened", "written"]
 
 
 def contents(path: Path) -> CheckpointPage:

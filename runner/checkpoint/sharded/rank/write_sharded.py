@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from platform import node
 from typing import Any, NamedTuple
 
 from manyheads.runner.checkpoint.background_save import GivenUp
@@ -65,11 +66,12 @@ class Save:
             remove_leftovers(path.parent)
             beside = aside(path.name)
             make_folder(path.parent / beside)
-        gathered = ranks.gather((beside, structure, {key: held(key, share) for key, share in shares.items()}))
+        gathered = ranks.gather((beside, structure, {key: held(key, share) for key, share in shares.items()}, node()))
         self.beside = path.with_name(gathered[0][0])  # rank 0 has created it by now
-        listed = [pieces for _, _, pieces in gathered]
+        self._ranks_here = sum(machine == node() for *_, machine in gathered)
+        listed = [pieces for _, _, pieces, _ in gathered]
         self.kinds = kinds(listed)
-        self.state = to_json(without_absent(merged([left for _, left, _ in gathered]), self.kinds))
+        self.state = to_json(without_absent(merged([left for _, left, _, _ in gathered]), self.kinds))
         writers = _writers(listed)
         self.chosen = [
             Chosen(key, self.kinds[key], box, tensor)
@@ -83,9 +85,10 @@ class Save:
         """Identifies this save."""
         return self.beside.name.split(".")[-2]
 
-    def copy(self) -> None:
-        """Copy the tensors that this rank writes to the CPU, after which the originals may change."""
-        self.chosen = [piece._replace(tensor=piece.tensor.detach().to("cpu", copy=True)) for piece in self.chosen]
+    def copy(self, copied: Callable[[list[Any], int], list[Any]]) -> None:
+        """Write copies of this rank's tensors. ``copied``: copies all, given the number of ranks on this machine."""
+        copies = copied([piece.tensor for piece in self.chosen], self._ranks_here)
+        self.chosen = [piece._replace(tensor=copy) for piece, copy in zip(self.chosen, copies, strict=True)]
 
     def write(self) -> WrittenFiles:
         """Write this rank's files. Raises OSError."""
@@ -124,6 +127,11 @@ def _file_of(key: str) -> str:
     if key.startswith(BEST):
         return "model"
     return "average" if key.startswith(AVERAGE) else "state"
+
+
+def written(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool] | None) -> list[WrittenFiles]:
+    """Write this rank's files. ``is_wanted``: for ``written_beside`` training; None: training waits for all ranks."""
+    return written_by_all(save, ranks) if is_wanted is None else written_beside(save, ranks, is_wanted)
 
 
 def written_by_all(save: Save, ranks: RankGroup) -> list[WrittenFiles]:
