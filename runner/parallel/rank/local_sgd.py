@@ -5,16 +5,16 @@ the weights, so that a resumed run would differ; here the optimizer's state is a
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.dtypes import as_real
+from manyheads.runner.parallel.rank.flat_buckets import exchange
 from manyheads.runner.parallel.rank.process_group import Replicas, SharedScaler
 from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from manyheads.runner.run.checkpoint_places import StateDict
@@ -86,11 +86,8 @@ class LocalSGD(Replicas):
         assert self._model is not None
         return [parameter.data for parameter in self._model.parameters() if parameter.requires_grad]
 
-    @torch.no_grad()
-    def _average(self, tensors: Iterable[Tensor]) -> None:
-        for tensor in tensors:
-            dist.all_reduce(tensor)
-            tensor /= self.world_size
+    def _average(self, tensors: list[Tensor]) -> None:
+        exchange(tensors, lambda flat: self.reduce(flat).div_(self.world_size))
 
     # -- progress, which decides when the next averaging is due -----------------------------------------
 

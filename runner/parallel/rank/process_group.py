@@ -21,6 +21,7 @@ from torch._C import _distributed_c10d
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.parallel.rank.flat_buckets import exchange
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
 from manyheads.runner.run.heartbeat import Pending
 from manyheads.runner.wording import counted
@@ -109,8 +110,7 @@ class ProcessGroup(Parallel):
         return pending(self.backend)
 
     def share_buffers(self, model: nn.Module) -> None:
-        for buffer in self.unwrap(model).buffers():
-            dist.broadcast(buffer, src=0)
+        exchange(self.unwrap(model).buffers(), lambda flat: dist.broadcast(flat, src=0))
 
     def reduce(self, values: Tensor, operation: Reduction = "sum") -> Tensor:
         dist.all_reduce(values, op=OPERATIONS[operation])

@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.parallel.rank.flat_buckets import exchange
 
 if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
@@ -54,20 +55,15 @@ def average(parameters: Iterable[Tensor], group: Any) -> None:
     add_up(parameters, group, divisor=dist.get_world_size(group))
 
 
-@torch.no_grad()
 def add_up(parameters: Iterable[Tensor], group: Any, *, divisor: int = 1) -> None:
     """Sum the gradients of plain parameters over a group and divide by ``divisor``; a missing one counts as zeros."""
-    buckets: dict[torch.dtype, list[Tensor]] = {}
-    for parameter in parameters:
-        buckets.setdefault(parameter.dtype, []).append(parameter)
-    for bucket in buckets.values():
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in bucket])
+
+    def summed(flat: Tensor) -> None:
         dist.all_reduce(flat, group=group)
         if divisor > 1:
             flat /= divisor
-        for parameter, total in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
-            if parameter.grad is not None:
-                parameter.grad.copy_(total.view_as(parameter.grad))
+
+    exchange([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters], summed)
 
 
 class OwnParts:

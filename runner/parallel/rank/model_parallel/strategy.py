@@ -10,6 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.mesh_layout import Layout
+from manyheads.runner.parallel.rank.flat_buckets import exchange
 from manyheads.runner.parallel.rank.model_parallel.deferred import Deferred
 from manyheads.runner.parallel.rank.model_parallel.divided_layout import DividedLayout
 from manyheads.runner.parallel.rank.model_parallel.own_parts import (
@@ -151,8 +152,7 @@ class ModelParallel(ProcessGroup):
             super().share_buffers(model)
         elif self.data_group is not None:  # each stage has its own
             first = dist.get_process_group_ranks(self.data_group)[0]
-            for buffer in model.buffers():
-                dist.broadcast(buffer, src=first, group=self.data_group)
+            exchange(model.buffers(), lambda flat: dist.broadcast(flat, src=first, group=self.data_group))
 
     def unlike(self) -> dict[int, bool]:
         stages = [0] if self.pipe is None else self.pipe.unlike()
