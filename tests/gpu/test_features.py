@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 import torch
 
+from manyheads.runner.checkpoint.rank.host_copies import HostCopies
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
@@ -83,6 +84,19 @@ def test_cpu(train, tmp_path, precision, tolerance):
 def test_parallel(train, overrides):
     single, other = train(name="single"), train(*overrides, name="other")
     assert losses(other) == pytest.approx(losses(single), rel=SAME)
+
+
+@pytest.mark.gpu("copies of a checkpoint in pinned memory, which is kept")
+def test_host_copies():
+    draw = torch.Generator("cuda").manual_seed(0)
+    images = torch.randn(2, 3, 4, 4, device="cuda", generator=draw).to(memory_format=torch.channels_last)
+    tensors = [images, images[:, :, 1:3], torch.randn(2**22, device="cuda", generator=draw), images.bfloat16()]
+    memory = HostCopies(2**30, pytest.fail)
+    for factor in (1, 2):
+        originals = [tensor * factor for tensor in tensors]
+        copies = memory.of(originals, pytest.fail)
+        assert all(copy.is_pinned() for copy in copies)
+        assert all(torch.equal(copy, tensor.cpu()) for copy, tensor in zip(copies, originals, strict=True))
 
 
 @pytest.mark.gpu("SyncBatchNorm")
