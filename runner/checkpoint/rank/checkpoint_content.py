@@ -8,8 +8,6 @@ from manyheads.runner.checkpoint.rank.lazy import replaced
 from manyheads.runner.checkpoint.rank.load import VERSION
 from manyheads.runner.run.checkpoint_places import StateDict
 
-PARTS_OF_BEST = ("model", "progress")  # an optimizer's state is often twice the weights
-
 
 class View(Protocol):
     """One rank's view of the state of training. All ranks call both methods."""
@@ -22,9 +20,8 @@ class View(Protocol):
 
 
 def best_of(state: StateDict) -> StateDict:
-    """The content of best.pt: the evaluated weights and the progress of a checkpoint's ``state``."""
-    parts = {part: state[part] for part in PARTS_OF_BEST}
-    return {"version": state.get("version", VERSION), **parts, "model": evaluated(state)}
+    """The content of best.pt: the evaluated weights and the progress of a checkpoint's ``state``, which is larger."""
+    return {"version": state.get("version", VERSION), "model": evaluated(state), "progress": state["progress"]}
 
 
 def evaluated(state: StateDict) -> dict[str, Tensor]:

@@ -113,11 +113,9 @@ def _read(value: Any) -> Any:
     kind, *rest = value
     if kind == "tensor":
         name, shape, content = rest
-        flat = bytearray(base64.b64decode(content))
-        dtype = getattr(torch, name)
-        return (
-            torch.frombuffer(flat, dtype=dtype).reshape(shape) if math.prod(shape) else torch.zeros(shape, dtype=dtype)
-        )
+        dtype, flat = getattr(torch, name), bytearray(base64.b64decode(content))
+        values = torch.frombuffer(flat, dtype=dtype) if math.prod(shape) else torch.zeros(0, dtype=dtype)
+        return values.reshape(shape)
     if kind == "dict":
         return {_read(key): _read(child) for key, child in rest}
     return {"list": list, "tuple": tuple}[kind](map(_read, rest))

@@ -22,9 +22,8 @@ def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
         mapped = {key: map_tensors(function, item) for key, item in value.items()}
         return mapped if type(value) is dict else type(value)(mapped)  # type: ignore[call-arg]
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value, **{f.name: map_tensors(function, getattr(value, f.name)) for f in fields(value) if f.init}
-        )
+        mapped = {f.name: map_tensors(function, getattr(value, f.name)) for f in fields(value) if f.init}
+        return replace(value, **mapped)
     return value
 
 
@@ -36,8 +35,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from tensors_in(item)
     elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from tensors_in(getattr(value, field.name))
+        yield from tensors_in([getattr(value, field.name) for field in fields(value)])
 
 
 def unrepeated(function: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
