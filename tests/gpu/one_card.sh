@@ -29,7 +29,7 @@ mkdir -m 700 "$work/state"
 patience=45  # s for all exchanges
 if [ -n "$rehearse" ]; then
     patience=900
-    export OMP_NUM_THREADS=1  # threads that wait for each other would fill a busy machine
+    export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE  # threads that spin for each other would fill a busy machine
 else
     "$python" -c "import torch; raise SystemExit(not torch.cuda.is_available())" ||
         { echo "error: there is no GPU. --rehearse runs on CPUs." >&2; exit 2; }

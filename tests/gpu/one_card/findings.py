@@ -41,7 +41,7 @@ class Findings:
             table.add_column(column, overflow="fold")
         for row in self.rows:
             table.add_row(*row)
-        Console(width=120).print(table)
+        Console(width=120, markup=False, emoji=False).print(table)  # errors of libraries have brackets
         counts = {outcome: sum(row[1] == outcome for row in self.rows) for outcome in (PASSED, FAILED, LEFT_OUT)}
         print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()), flush=True)
 

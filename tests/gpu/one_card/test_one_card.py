@@ -172,6 +172,13 @@ def test_nothing_checked_is_a_failure():
     assert Findings().code == 1
 
 
+def test_an_error_with_brackets_is_shown_as_it_is(capsys):
+    findings = Findings()
+    findings.note("a hung rank", PASSED, "[/gloo/buffer.cc:78] Timed out waiting")
+    findings.show("D1")
+    assert "[/gloo/buffer.cc:78] Timed out waiting" in capsys.readouterr().out.partition("check")[2]
+
+
 def test_only_one_kind_of_machine_code_is_kept():
     def entry(kind: int, architecture: int) -> bytes:
         header = struct.pack("<HHIQ", kind, 0, 64, 16) + bytes(12) + struct.pack("<I", architecture)
