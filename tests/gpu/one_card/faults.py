@@ -75,9 +75,10 @@ def _hurt(process: subprocess.Popen, card: Card, run: Run, findings: Findings) -
         findings.note(run.name, FAILED, f"the run had not ended {latest} s after it")
         return
     _, alive = psutil.wait_procs(members, timeout=10)
-    said = log.read_text(errors="replace").lower()
-    is_named = run.name != HANGING or f"rank {HUNG} had not reached" in said
-    remark = f"exit status {process.returncode}, {len(alive)} processes left: {last_line(log)}"
+    _, named, operation = log.read_text(errors="replace").partition(f"Rank {HUNG} had not reached")
+    is_named = run.name != HANGING or bool(named)
+    said = named + operation.partition("\n")[0] if named else last_line(log)
+    remark = f"exit status {process.returncode}, {len(alive)} processes left: {said}"
     findings.judge(run.name, process.returncode != 0 and not alive and is_named, remark)
 
 
