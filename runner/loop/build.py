@@ -23,6 +23,7 @@ from manyheads.runner.loop.train_settings import Ending, TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.loop.utilization import Utilization, utilization
+from manyheads.runner.machine.process import keep_freed_memory
 from manyheads.runner.model.rank.describe import describe, other_classes
 from manyheads.runner.option.locate import instantiate_named, load
 from manyheads.runner.option.run_config import RunConfig
@@ -35,12 +36,9 @@ from manyheads.runner.run.tables.writer import CSVWriter, NullWriter
 
 def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Parallel:
     """This rank's strategy, connected to all other ranks. Raises ConfigurationError."""
-    trainer, device = run.trainer, run.trainer.device
-    set_process(
-        threads=run.launcher.threads_per_rank,
-        detect_anomaly=trainer.detect_anomaly,
-        deterministic=trainer.deterministic,
-    )
+    device = run.trainer.device
+    set_process(run.launcher.threads_per_rank, run.trainer.detect_anomaly, run.trainer.deterministic)
+    keep_freed_memory()
     if device == "cuda":
         gpus = torch.cuda.device_count()
         device = f"cuda:{(number := run.launcher.device_number(local_rank, gpus=gpus))}"
@@ -127,7 +125,7 @@ def _reporter(
     return Reporter(recorder, display, parallel, update.scores, epochs=settings.epochs, utilization=flops)
 
 
-def set_process(*, threads: int, detect_anomaly: bool, deterministic: bool) -> None:
+def set_process(threads: int, detect_anomaly: bool, deterministic: bool) -> None:
     """Apply settings of the whole process; all are set each time, since the jobs of a sweep may share a process."""
     torch.set_num_threads(threads)
     torch.autograd.set_detect_anomaly(detect_anomaly)

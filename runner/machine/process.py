@@ -1,4 +1,4 @@
-"""This process: the signals that it receives or blocks, its background threads, and that it ends with its parent."""
+"""This process: the signals that it receives or blocks, threads, freed memory, and that it ends with its parent."""
 
 import ctypes
 import errno
@@ -18,6 +18,7 @@ from manyheads.runner.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)  # by which a run is stopped, with a checkpoint
 RECEIVED = (*SIGNALS, signal.SIGHUP)  # the last, of a terminal that is closed, counts as SIGTERM
+LAST_SECONDS = 20.0  # that this process may take to end after a second signal
 Handler = Callable[[int, FrameType | None], None]
 
 
@@ -95,9 +96,6 @@ def in_background(work: Callable[[threading.Event], None], *, name: str) -> Iter
         thread.join()
 
 
-_PR_SET_PDEATHSIG = 1
-
-
 def die_with_parent(signum: int = signal.SIGKILL) -> None:
     """Ask the kernel to send this process a signal when its parent ends (Linux: prctl(2), PR_SET_PDEATHSIG).
 
@@ -106,10 +104,17 @@ def die_with_parent(signum: int = signal.SIGKILL) -> None:
     if sys.platform != "linux":
         return
     parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(1, signum, 0, 0, 0)  # PR_SET_PDEATHSIG
     top = os.environ.get("MANYHEADS_PARENT")
     if os.getppid() != parent or (top is not None and not os.path.exists(f"/proc/{top}")):
         os._exit(1)  # the parent ended before the call
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep 1 GB of freed memory, which it would return after an update, to fault it in again: mallopt(3)."""
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        mallopt(-3, 2**25)  # M_MMAP_THRESHOLD: its largest value, which torch's tensors reach by themselves
+        mallopt(-1, 2**30)  # M_TRIM_THRESHOLD
 
 
 def leave_hung_up_terminal(descriptors: Sequence[int] = (1, 2)) -> bool:
@@ -125,9 +130,6 @@ def leave_hung_up_terminal(descriptors: Sequence[int] = (1, 2)) -> bool:
                 os.close(nowhere)
                 has_left = True
     return has_left
-
-
-LAST_SECONDS = 20.0  # that this process may take to end after a second signal
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def test_the_number_of_updates(max_steps, total):
 
 def test_process_settings_are_set_each_time():
     for number in (2, 1):
-        set_process(threads=number, detect_anomaly=False, deterministic=False)
+        set_process(number, detect_anomaly=False, deterministic=False)
         assert torch.get_num_threads() == number
 
 

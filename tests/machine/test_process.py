@@ -3,6 +3,8 @@
 import os
 import pty
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 
@@ -99,3 +101,26 @@ def test_a_handler_acts_in_the_process_that_installed_it_alone(signum):
         signal.raise_signal(signum)
         assert received == [signum]
     assert os.waitstatus_to_exitcode(status) == (7 if signum == signal.SIGINT else -signal.SIGTERM)
+
+
+FREES = """
+import resource
+from manyheads.runner.machine.process import keep_freed_memory
+keep_freed_memory()
+for _ in range(10):
+    pair = [b"." * 2**24, b"." * 2**24]
+    del pair
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "confstr") or not os.confstr("CS_GNU_LIBC_VERSION"), reason="glibc's")
+def test_freed_memory_is_kept_unless_the_environment_decides():
+    """Twice 16 MB, eight thousand pages, ten times."""
+    bare = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+    command = [sys.executable, "-c", FREES]
+    kept, returned = (
+        int(subprocess.run(command, env=bare | chosen, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        for chosen in ({}, {"MALLOC_TRIM_THRESHOLD_": "0"})
+    )
+    assert returned - kept > 60_000

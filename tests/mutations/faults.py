@@ -98,8 +98,8 @@ FAULTS = (
         name="ranks outlive a killed parent",
         promise="even if the parent is killed",
         file="runner/machine/process.py",
-        original="prctl(_PR_SET_PDEATHSIG, signum,",
-        replacement="prctl(_PR_SET_PDEATHSIG, 0,",
+        original="prctl(1, signum,",
+        replacement="prctl(1, 0,",
         tests=(f"{FAILED}::test_no_rank_outlives_a_killed_parent",),
     ),
     Fault(

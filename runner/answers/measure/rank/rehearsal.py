@@ -64,11 +64,7 @@ def rehearse(run: RunConfig, rank: int, *, follows: bool = True) -> Rehearsed:
     ``run``: the run's config; ``follows``: run updates; otherwise only the memory held between updates is counted.
     """
     run = _without_files(run)
-    set_process(
-        threads=run.launcher.threads_per_rank,
-        detect_anomaly=run.trainer.detect_anomaly,
-        deterministic=run.trainer.deterministic,
-    )
+    set_process(run.launcher.threads_per_rank, run.trainer.detect_anomaly, run.trainer.deterministic)
     seed_everything(run.seed)
     parallel = _alone(run, rank)
     try:
