@@ -58,8 +58,11 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
     },
     ranks.measure: [Bar(loop.OURS, ranks.PLAIN, 1.05), Bar(loop.OURS, ranks.TUTORIAL, 1 / 2)],
     **{
-        sharing.of(strategy): [Bar(loop.OURS, sharing.by_hand(strategy), 1.05)]
-        for strategy in ("fsdp", "zero1", "tensor", "pipeline")
+        sharing.of(strategy): [
+            Bar(sharing.OURS, sharing.THEIRS, 1.03 if strategy in ("fsdp", "zero1") else 1.0),
+            Bar(sharing.OURS_CPU, sharing.THEIRS_CPU, math.inf),
+        ]
+        for strategy in sharing.ROWS
     },
     **{
         measure: [Bar(features.OURS, features.BY_HAND, 1.10)]
@@ -105,13 +108,15 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
 }
 
 
+HEAD = """  ratio, where its median is (of fewer than 20 rounds: the lowest to the highest), its limit; * is above it
+"""
+
+
 def lines(comparison: Comparison, bars: list[Bar]) -> Iterator[str]:
-    """Rows of a Markdown table: what, against what, the ratio with its spread, the bar; not for peers not here."""
+    """A line of at most 120 columns for each bar, as HEAD says; not for peers that are not here."""
     for bar in bars:
         if {bar.candidate, bar.against} <= comparison.seconds.keys():
-            ratio, low, high = comparison.ratio(bar.candidate, bar.against)
-            reached = "" if ratio <= bar.limit else ", not reached"
-            sure = comparison.interval(bar.candidate, bar.against)
-            median = "" if sure is None else f"; its median {sure[0]:.2f} to {sure[1]:.2f}"
-            measured = f"{ratio:.2f} ({low:.2f} to {high:.2f}{median})"
-            yield f"| {comparison.name} | {bar.candidate} | {bar.against} | {measured} | {bar.limit:.3g}{reached} |"
+            ratio, *extremes = comparison.ratio(bar.candidate, bar.against)
+            low, high = comparison.interval(bar.candidate, bar.against) or extremes
+            mark, limit = "*" if ratio > bar.limit else " ", f"{bar.limit:.3g}" if math.isfinite(bar.limit) else ""
+            yield f"{mark} {ratio:.2f} {low:.2f} to {high:.2f} {limit:5} {bar.candidate} / {bar.against}"

@@ -1,6 +1,6 @@
 """A small model where other programs keep every core busy, or none: the default against each fixed setting.
 
-    python -m tests.benchmarks crowded          # both; five minutes on idle cores
+    python -m tests.benchmarks crowded          # both; two minutes on idle cores
 
 Everything is in one process, in turn: what differs is only how many threads, or loader processes, an update has.
 """
@@ -27,7 +27,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
 from tests.in_process import ALONE, typed
 
-STEPS, BATCH = 25, 100
+STEPS, BATCH = 15, 100
 MODEL = ("model=mnist1d", "data=mnist1d", "optimizer=adam", "scheduler=constant", f"data.batch_size={BATCH}")
 QUIET = ("trainer.device=cpu", "trainer.evaluate_every=0", "checkpoint.every=0", "logger=[]", "optimizer.lr=0.001")
 DEFAULT, SCRIPT = "launcher.threads_per_rank=auto, the default", "a script, torch's own threads"

@@ -174,7 +174,8 @@ def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
             OVER_LOADER: lambda: by_hand(model(), plain),
             OURS: lambda: ours(loader, Path(folder)),
         }
-        candidates |= peers.loops(model, plain, Path(folder))
+        if threads == 1:
+            candidates |= peers.loops(model, plain, Path(folder))
         return compare(f"{STEPS} steps of a tiny MLP with its loader, {_threads(threads)}", candidates, rounds=rounds)
 
 
@@ -185,10 +186,14 @@ def measure(rounds: int = 15, *, threads: int = 1) -> Comparison:
         candidates: dict[str, Callable[[], float]] = {
             BARE: lambda: by_hand(model(), data.pairs),
             OURS: lambda: ours(data, Path(folder)),
+        }
+        parts: dict[str, Callable[[], float]] = {
             UNWATCHED: lambda: ours(data, Path(folder), watched=False),
             UNRECORDED: lambda: ours(data, Path(folder), records=False),
             AUTOMATIC: lambda: ours(data, Path(folder), collects=False),
         }
+        if threads == 1:  # more of them change nothing about these
+            candidates |= parts
         return compare(f"{STEPS} steps of a tiny MLP, {_threads(threads)}", candidates, rounds=rounds)
 
 

@@ -34,15 +34,15 @@ def measure(rounds: int = 3) -> Comparison:
 
         def ours(launcher: str) -> float:
             where = tempfile.mkdtemp(dir=folder)
-            overrides = ("parallel=ddp", f"launcher={launcher}", "trainer.epochs=3", f"hydra.run.dir={where}")
+            overrides = ("parallel=ddp", f"launcher={launcher}", "trainer.epochs=1", f"hydra.run.dir={where}")
             return peak(sys.executable, "run.py", *overrides)
 
         candidates = {
-            BARE: lambda: peak(*TORCHRUN, str(script), f"{folder}/stamp", "3000"),
+            BARE: lambda: peak(*TORCHRUN, str(script), f"{folder}/stamp", "1000"),
             SPAWN: lambda: ours("spawn"),
             OURS_TORCHRUN: lambda: ours("torchrun"),
         }
-        return compare("memory (PSS), 2 ranks and their parents", candidates, rounds=rounds)
+        return compare("memory (PSS), 2 ranks and their parents", candidates, rounds=rounds, warm_up=False)
 
 
 def _proportional_set(pid: int) -> float:

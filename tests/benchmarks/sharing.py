@@ -1,149 +1,141 @@
-"""Strategies that take a model apart, on two ranks over gloo, beside loops of the same written by hand.
+"""Strategies whose ranks share a model, beside torch's own by hand: a GPT of 10 M parameters on two ranks over gloo.
 
-Six blocks of an MLP: small enough that what is done besides arithmetic shows, and as deep as units and stages need.
+A run with default settings makes UPDATES updates, the loop by hand makes as many with the same batches, and so on in
+turns. Both begin with the same weights, and the losses of every turn have to agree. Besides seconds, CPU time of both
+ranks is compared, on which other programs have less influence.
 """
 
 import json
+import math
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+import torch.distributed as dist
 from torch.multiprocessing import spawn  # type: ignore[attr-defined]
-from torch.nn.parallel import DistributedDataParallel
 
-from manyheads.runner.machine import hardware
-from manyheads.runner.parallel.rank.parallel import Parallel
-from tests.benchmarks.loop import OURS, Prebuilt, ours
-from tests.benchmarks.measure import Comparison, compare
-from tests.in_process import typed
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.model.rank.gpt import GPT
+from manyheads.runner.records.load_run import read_columns
+from manyheads.runner.run.rank_info import RankInfo
+from manyheads.runner.run.run_folder import RunFolder
+from tests.benchmarks.measure import Comparison
+from tests.benchmarks.shared_by_hand import BY_HAND, LR, MICRO_BATCHES, RANKS, ByHand
+from tests.in_process import attempt, config
 
-RANKS, WIDTH, BLOCKS, STEPS, MICRO_BATCHES = 2, 128, 6, 60, 4
-
-
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return inputs + self.down(torch.relu(self.up(inputs)))
-
-
-def model() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(*(Block() for _ in range(BLOCKS)), nn.Linear(WIDTH, 10))
-
-
-def sgd(net: nn.Module, **options: Any) -> torch.optim.Optimizer:
-    return torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, **options)
-
-
-def fsdp() -> tuple[nn.Module, Any]:
-    net = model()
-    for block in net[:BLOCKS]:
-        fully_shard(block)
-    fully_shard(net)
-    return net, sgd(net)
+UPDATES = 10  # of a turn, as many as between two rows of steps.csv
+TOLERANCE = 1e-3  # of a turn's mean loss, relative: sums in another order, enlarged by AdamW
+SIZES = {"num_classes": 256, "depth": 6, "width": 384, "heads": 6}
+OURS, THEIRS = "manyheads, default settings", "torch's own by hand"
+OURS_CPU, THEIRS_CPU = (f"{name}, CPU time" for name in (OURS, THEIRS))
+COMMON = (
+    *("model=gpt", "task=language_model", "data=stdlib_text", "data.block_size=32", "data.max_tokens=400000"),
+    *("data.batch_size=4", "optimizer=adamw", f"optimizer.lr={LR}", "scheduler=constant", "trainer.device=cpu"),
+    *("trainer.evaluate_every=0", "checkpoint.every=0", f"launcher.nproc_per_node={RANKS}"),
+    *(f"model.{key}={size}" for key, size in SIZES.items() if key != "num_classes"),
+)
+ROWS: dict[str, tuple[str, ...]] = {
+    "tensor": ("parallel=tensor",),
+    "sequence": ("parallel=tensor", "parallel.sequence=true"),
+    "pipeline": ("parallel=pipeline", f"trainer.grad_accumulation={MICRO_BATCHES}", "parallel.stages=[blocks.3]"),
+    "fsdp": ("parallel=fsdp",),
+    "zero1": ("parallel=zero1",),
+}
 
 
-def zero1() -> tuple[nn.Module, Any]:
-    net = DistributedDataParallel(model())
-    return net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, lr=0.01, momentum=0.9)
+class Turns:
+    """A run's loader, which has the loop by hand follow UPDATES updates behind. ``seconds``: of each turn, by name."""
 
+    def __init__(self, loader: Any, hand: ByHand):
+        self._loader, self._hand = loader, hand
+        self.seconds: dict[str, list[float]] = {name: [] for name in (OURS, THEIRS, OURS_CPU, THEIRS_CPU)}
+        self.losses: list[list[float]] = []
 
-def tensor() -> tuple[nn.Module, Any]:
-    net = model()
-    plan = {f"{number}.up": ColwiseParallel() for number in range(BLOCKS)}
-    plan |= {f"{number}.down": RowwiseParallel() for number in range(BLOCKS)}  # type: ignore[dict-item]
-    parallelize_module(net, init_device_mesh("cpu", (RANKS,)), plan)  # type: ignore[arg-type]
-    return net, sgd(net)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
+    def epoch(self, epoch: int, first_update: int = 0, *, continues: bool = False) -> Iterator[Batch]:
+        updates: list[list[Batch]] = [[]]
+        start = self._now()
+        for batch in self._loader.epoch(epoch, first_update, continues=continues):
+            if len(updates[-1]) == self._hand.micro_batches:
+                updates.append([])
+            if len(updates) > UPDATES:
+                self._ended(OURS, OURS_CPU, start)
+                self._by_hand(updates[:-1])
+                updates, start = [[]], self._now()
+            updates[-1].append(batch)
+            yield batch
 
-def plain(make: Callable[[], tuple[nn.Module, Any]], data: Prebuilt) -> float:
-    """The loop of a tutorial, without metrics."""
-    net, optimizer = make()
-    loss = nn.CrossEntropyLoss()
-    start = time.perf_counter()
-    for inputs, targets in data.pairs:
-        optimizer.zero_grad()
-        loss(net(inputs), targets).backward()
-        optimizer.step()
-    return time.perf_counter() - start
+    def _by_hand(self, updates: list[list[Batch]]) -> None:
+        start = self._now()
+        losses = [self._hand.update(batches) for batches in updates]
+        self._ended(THEIRS, THEIRS_CPU, start)
+        self.losses.append([float(loss) for loss in losses if loss is not None])
 
+    def _now(self) -> tuple[float, float]:
+        dist.barrier()
+        return time.perf_counter(), time.process_time()
 
-def pipeline(rank: int, data: Prebuilt) -> float:
-    """The same with torch's 1F1B; the stages are halves of a Sequential."""
-    net = model()
-    part = net[: BLOCKS // 2] if rank == 0 else net[BLOCKS // 2 :]
-    stage = PipelineStage(part, rank, RANKS, torch.device("cpu"))
-    schedule = Schedule1F1B(stage, MICRO_BATCHES, nn.CrossEntropyLoss())
-    optimizer = sgd(part)
-    start = time.perf_counter()
-    for step in range(0, len(data.pairs), MICRO_BATCHES):
-        inputs, targets = (torch.cat(each) for each in zip(*data.pairs[step : step + MICRO_BATCHES], strict=True))
-        if rank == 0:
-            schedule.step(inputs)
-        else:
-            schedule.step(target=targets)
-        optimizer.step()
-        optimizer.zero_grad()
-    return time.perf_counter() - start
-
-
-BY_HAND = {"fsdp": fsdp, "zero1": zero1, "tensor": tensor}
-
-
-def by_hand(strategy: str) -> str:
-    """The baseline's name."""
-    return f"hand-written {strategy} loop"
+    def _ended(self, name: str, cpu: str, start: tuple[float, float]) -> None:
+        self.seconds[name].append(time.perf_counter() - start[0])
+        self.seconds[cpu].append(time.process_time() - start[1])
 
 
 def of(strategy: str) -> Callable[[], Comparison]:
     """Measures one strategy."""
 
-    def measure(rounds: int = 5) -> Comparison:
+    def measure(rounds: int = 20) -> Comparison:
         with tempfile.TemporaryDirectory() as folder:
+            torch.manual_seed(0)
+            torch.save(GPT(**SIZES).state_dict(), f"{folder}/weights.pt")  # type: ignore[arg-type]
             spawn(_rank, args=(folder, strategy, rounds), nprocs=RANKS)
-            return Comparison(**json.loads((Path(folder) / "found.json").read_text()))
+            return Comparison(**json.loads((Path(folder) / "comparison.json").read_text()))
 
-    measure.__name__ = strategy
+    measure.__module__, measure.__name__ = __name__, strategy
     return measure
 
 
 def _rank(rank: int, folder: str, strategy: str, rounds: int) -> None:
-    torch.set_num_threads(hardware.cores_for_each(RANKS))
     os.environ["MANYHEADS_MEETING"] = f"{folder}/meet"
-    frozen = typed(
-        f"parallel={strategy}", f"launcher.nproc_per_node={RANKS}", "trainer.device=cpu", "data.batch_size=32"
-    )
-    place = {"rank": rank, "local_rank": rank, "world_size": RANKS, "device_type": "cpu"}
-    parallel: Parallel = frozen.parallel.instantiate(**place)
-    parallel.join()
-    micro = MICRO_BATCHES if strategy == "pipeline" else 1
-    data = Prebuilt(steps=STEPS, width=WIDTH, accumulation=micro)
-    hand = (lambda: pipeline(rank, data)) if strategy == "pipeline" else (lambda: plain(BY_HAND[strategy], data))
-    candidates = {
-        by_hand(strategy): hand,
-        OURS: lambda: ours(data, Path(folder), parallel, make=model),
-    }
-    found = compare(f"{STEPS} steps of {BLOCKS} blocks, parallel={strategy}, {RANKS} ranks", candidates, rounds=rounds)
+    os.environ["TERM"] = "dumb"
+    updates = UPDATES * (1 + rounds) + 1  # a turn warms up; the last update has the loader take the last turn's time
+    overrides = (*COMMON, *ROWS[strategy], f"model.pretrained={folder}/weights.pt", f"trainer.max_steps={updates}")
+    session = attempt(Path(folder) / "run", config(*overrides), place=RankInfo(rank, rank, RANKS))
+    trainer, parallel = session.trainer, session.parallel
+    model = GPT(**SIZES)  # type: ignore[arg-type]
+    model.load_state_dict(torch.load(f"{folder}/weights.pt"))
+    turns = Turns(trainer.train, BY_HAND[strategy](model, rank))
+    trainer.update.prime(trainer.train.example, warm_up=True)
+    trainer.train = turns  # type: ignore[assignment]
+    trainer.fit(lambda **_: None, due_after_step=lambda _: False)
+    trainer.close()
+    everywhere = parallel.gather((turns.seconds, turns.losses))
     if rank == 0:
-        (Path(folder) / "found.json").write_text(json.dumps(asdict(found)))
+        _check(read_columns(RunFolder(Path(folder) / "run").steps)["loss"], [losses for _, losses in everywhere])
+        title = f"updates of a GPT of 10 M parameters, {strategy}, {RANKS} ranks"
+        comparison = Comparison(title, THEIRS, _united([seconds for seconds, _ in everywhere]))
+        (Path(folder) / "comparison.json").write_text(json.dumps(asdict(comparison)))
     parallel.leave()
 
 
-if __name__ == "__main__":
-    for name in (*BY_HAND, "pipeline"):
-        found = of(name)()
-        print(found.name, {key: found.ratio(key, found.baseline) for key in found.seconds})
+def _united(ranks: list[dict[str, list[float]]]) -> dict[str, list[float]]:
+    """Seconds of the slower rank and CPU time of both, without the first turn; the baseline first."""
+    over_ranks: dict[str, Callable[..., float]] = {THEIRS: max, OURS: max, THEIRS_CPU: sum, OURS_CPU: sum}
+    return {
+        name: [united(turn) for turn in zip(*(rank[name] for rank in ranks), strict=True)][1:]
+        for name, united in over_ranks.items()
+    }
+
+
+def _check(ours: Sequence[float], by_rank: list[list[list[float]]]) -> None:
+    """Raises AssertionError for a turn in which both loops have not trained the same."""
+    for turn, losses in enumerate(zip(*by_rank, strict=True)):
+        theirs = fmean(fmean(rank) for rank in losses if rank)
+        assert math.isclose(ours[turn], theirs, rel_tol=TOLERANCE), f"turn {turn}: {ours[turn]}, by hand {theirs}"

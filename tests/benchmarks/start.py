@@ -93,4 +93,4 @@ def first_step(rounds: int = 5) -> Comparison:
         }
         if importlib.util.find_spec("accelerate"):
             candidates[ACCELERATE] = lambda: theirs(*accelerate())
-        return compare("command to first step, 2 ranks", candidates, rounds=rounds)
+        return compare("command to first step, 2 ranks", candidates, rounds=rounds, warm_up=False)

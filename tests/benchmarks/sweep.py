@@ -1,4 +1,4 @@
-"""Ten tiny runs of two ranks, one after another: what each costs besides its training, against a fresh torchrun."""
+"""Six tiny runs of two ranks, one after another: what each costs besides its training, against a fresh torchrun."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
 from tests.benchmarks.start import OURS_TORCHRUN, PROJECT, SPAWN, seconds
 
-JOBS = 10
+JOBS = 6
 TORCHRUN = "fresh torchrun of a trivial script"
 TINY = ("model.width=8", "trainer.max_steps=10", "data.batch_size=32")
 TRIVIAL = """
@@ -52,4 +52,5 @@ def measure(rounds: int = 3) -> Comparison:
             SPAWN: lambda: ours("spawn", Path(folder)),
             OURS_TORCHRUN: lambda: ours("torchrun", Path(folder)),
         }
-        return compare("one more job of a sweep, 2 ranks, without its training", candidates, rounds=rounds)
+        title = "one more job of a sweep, 2 ranks, without its training"
+        return compare(title, candidates, rounds=rounds, warm_up=False)
