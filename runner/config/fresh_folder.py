@@ -16,7 +16,6 @@ from manyheads.runner.config.quoting import readable
 from manyheads.runner.errors import ConfigurationError, Ended
 from manyheads.runner.machine.ownership import open_to_others
 from manyheads.runner.option.declared import declared
-from manyheads.runner.run import scratch
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import LEDGER, RUN_DIR, SWEEP_DIR, RunFolder
 
@@ -63,6 +62,8 @@ class FreshFolder(Callback):
             if override.lstrip("+").startswith("hydra.launcher."):
                 refuse(f"{override} is for sweeps, and this is a single run. Add -m, or leave it out.")
         if is_met_elsewhere(config.get("launcher", {})):  # the parent on another machine chooses its folder
+            from manyheads.runner.run import scratch  # other runs need it only later
+
             with read_write(config.hydra):
                 config.hydra.run.dir = str(scratch.of_process() / "joined")
                 config.hydra.output_subdir = None

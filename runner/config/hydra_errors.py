@@ -5,7 +5,6 @@ import re
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import distributions
 from typing import Any
 
 from hydra.errors import HydraException, OverrideParseException
@@ -180,6 +179,8 @@ def broken_plugin(error: Exception) -> ConfigurationError | None:
 
     Hydra itself goes on without a plugin that raises ImportError, which it reports in a warning.
     """
+    from importlib.metadata import distributions  # slow, and hardly ever needed
+
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     scans = [frame for frame in frames if frame.f_globals.get("__name__") == "hydra.core.plugins"]
     module = next((str(frame.f_locals["modname"]) for frame in scans if "modname" in frame.f_locals), None)

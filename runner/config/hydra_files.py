@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf, read_write
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
+from manyheads.runner.run.frozen_config import text_of
 
 
 class LogFile(logging.FileHandler):
@@ -43,8 +44,8 @@ def save_composed(folder: Path, composed: DictConfig) -> str:
     content: Any = OmegaConf.to_container(composed, enum_to_str=True)
     hydra = content.pop("hydra")
     texts = {
-        "config": yaml_text.dump(content),
-        "hydra": "hydra:\n" + indent(yaml_text.dump(hydra), "  "),
+        "config": text_of(content),
+        "hydra": "hydra:\n" + indent(text_of(hydra), "  "),
         "overrides": yaml_text.dump(hydra["overrides"]["task"]),
     }
     make_folder(folder)

@@ -59,7 +59,7 @@ class LogWindows:
         """Count an update of these micro-batches."""
         self.updates += 1
         self._uncollected += 1
-        if self._parallel.counts_samples and result.rejection is None:
+        if result.rejection is None:
             for passed in result.passes:
                 if passed.samples:
                     self.meter.add(passed)

@@ -88,8 +88,8 @@ class Update:
         for guard in guards:
             if (rejection := guard.leave_out(step)) is not None:
                 return self._leave_out(batches, rejection)
-        may_reject = any(guard.rejects for guard in guards)
-        buffers = [b.clone() for b in self.model.buffers()] if may_reject else []  # BatchNorm learns from bad data too
+        judges = [guard for guard in guards if guard.rejects]
+        buffers = [b.clone() for b in self.model.buffers()] if judges else []  # BatchNorm learns from bad data too
         compute: Compute = self.compute_gradients
         for guard in reversed(guards):
             compute = partial(guard.compute, self, step, compute=compute)
@@ -99,8 +99,8 @@ class Update:
         self.precision.unscale(self.optimizer)
         for guard in guards:
             guard.unscaled()
-        norm = self.gradient_norm() if wants_norm or may_reject or math.isfinite(self.clipping.norm) else 0.0
-        rejection = self._rejection(step, passes, norm)
+        norm = self.gradient_norm() if wants_norm or judges or math.isfinite(self.clipping.norm) else 0.0
+        rejection = self._rejection(step, passes, norm) if judges else None
         self._step(buffers, norm, is_rejected=rejection is not None)
         for guard in guards:
             guard.stepped(step)

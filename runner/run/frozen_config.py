@@ -29,7 +29,7 @@ class FrozenConfig:
     def write_config(self, config: Mapping[str, Any], *, sealed: Mapping[str, str] | None = None) -> None:
         """Write and seal run.yaml, the only one read from then on. sealed: other parts that are the user's own too."""
         make_folder(self.path)
-        content = yaml_text.dump({"format": FORMAT, **config}).encode()
+        content = text_of({"format": FORMAT, **config}).encode()
         seal.record(self.path, {self.config.name: content, **(sealed or {})}, anew=True)
         write_whole(self.config, content)
         self._checked = hashlib.sha256(content).hexdigest()
@@ -65,6 +65,11 @@ class FrozenConfig:
     def read_config(self) -> dict:
         """The frozen run config. Raises ConfigurationError if it is missing or cannot be read."""
         return run_config(self.config_content(), self.config)
+
+
+def text_of(config: Mapping[str, Any]) -> str:
+    """A config as YAML, section by section: the jobs of a sweep share most of them, whose text is kept."""
+    return "".join(yaml_text.dump({name: section}) for name, section in config.items()) or yaml_text.dump({})
 
 
 def run_config(content: bytes, path: Path) -> dict:

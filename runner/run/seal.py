@@ -16,7 +16,6 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +163,8 @@ def how_it_is_known() -> str:
 
 def _key_in_memory() -> bytes:
     """A key that only this process and its children have."""
+    from multiprocessing import current_process  # slow, and only needed without a home folder
+
     return hmac.digest(bytes(current_process().authkey), b"manyheads", "sha256")
 
 

@@ -79,14 +79,11 @@ def _refuse_deep(text: str) -> None:
 
 def dump(content: Any) -> str:
     """The content as text, keys in their order."""
-    if not isinstance(content, dict) or not content:
-        return _dump(pickle.dumps(content))
-    return "".join(_dump(pickle.dumps({key: value})) for key, value in content.items())
+    return _dump(pickle.dumps(content))
 
 
 @lru_cache(maxsize=1024)
 def _dump(pickled: bytes) -> str:
-    """A section as text: the jobs of a sweep share most of them."""
     return yaml.dump(pickle.loads(pickled), Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 

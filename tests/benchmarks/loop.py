@@ -51,6 +51,7 @@ from tests.benchmarks.measure import Comparison, compare
 
 STEPS, BATCH, WIDTH = 2000, 32, 64
 BARE, OVER_LOADER = "hand-written loop, no metrics", "hand-written loop over a DataLoader, no metrics"
+FUSED = "the same with our optimizer"
 OURS, UNWATCHED = "manyheads, metrics + CSV + TensorBoard", "the same, without the time breakdown"
 UNRECORDED = "the same, without the record of samples"
 AUTOMATIC = "the same, garbage collected when Python decides"
@@ -88,10 +89,10 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
 
 
-def by_hand(net: nn.Module, batches: Iterable[Any]) -> float:
-    """The plain loop of every tutorial, without metrics, logs or anything."""
+def by_hand(net: nn.Module, batches: Iterable[Any], *, fused: bool | None = None) -> float:
+    """The plain loop of every tutorial, without metrics, logs or anything. ``fused``: of the optimizer."""
     loss = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=fused)
     start = time.perf_counter()
     for inputs, targets in batches:
         optimizer.zero_grad()
@@ -185,6 +186,7 @@ def measure(rounds: int = 15, *, threads: int = 1) -> Comparison:
     with tempfile.TemporaryDirectory() as folder:
         candidates: dict[str, Callable[[], float]] = {
             BARE: lambda: by_hand(model(), data.pairs),
+            FUSED: lambda: by_hand(model(), data.pairs, fused=True),
             OURS: lambda: ours(data, Path(folder)),
         }
         parts: dict[str, Callable[[], float]] = {

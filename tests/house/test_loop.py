@@ -5,7 +5,6 @@ import pytest
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from tests.house.loop import SPINE, arguments, hooks, long_functions, share, to_the_first_update
-from tests.house.test_plain_run import left
 
 
 @pytest.mark.parametrize("name", SPINE)
@@ -22,7 +21,6 @@ def test_a_strategy_has_few_hooks():
     assert len(hooks()) <= 34
 
 
-@left("17 files")
 def test_a_config_passes_few_files():
     assert to_the_first_update()[0] <= 16
 

@@ -21,10 +21,10 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from manyheads.runner.logger.logger import LoggedRun, Logger
 from manyheads.runner.option.tree import Section
-from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.frozen import flatten
+from manyheads.runner.run.frozen_config import text_of
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.tables.columns import TRAINING
 
@@ -84,7 +84,7 @@ def config_text(config: Section) -> Summary.Value:
     value = Summary.Value(tag="config")
     value.metadata.plugin_data.plugin_name = "text"
     value.tensor.dtype = DT_STRING
-    value.tensor.string_val.append(f"```yaml\n{yaml_text.dump(config)}```".encode())
+    value.tensor.string_val.append(f"```yaml\n{text_of(config)}```".encode())
     return value
 
 

@@ -35,7 +35,7 @@ def with_target(batch: Any, targets: Tensor) -> Any:
 
 def widened(values: Tensor) -> Tensor:
     """The values in at least fp32, in which losses are computed."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))
+    return values if values.dtype is torch.float32 else values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def refuse_where(
