@@ -77,7 +77,7 @@ def convert_syncbn_model(module):
     deprecated_warning("parallel.convert_syncbn_model")
     for name, child in module.named_children():
         if isinstance(child, _BatchNorm):
-            synced = SyncBatchNorm(child.num_features, child.eps, child.momentum)
+            synced = SyncBatchNorm(child.num_features, child.eps, child.momentum).to(child.weight)
             synced.load_state_dict(child.state_dict())
             setattr(module, name, synced)
         else:
