@@ -131,7 +131,7 @@ RULES: dict[str, Rule] = {
     "trainer.swa_start": whole(1),
     "trainer.sam_rho": number(above=0),
     "trainer.sam_every": whole(1),
-    "trainer.recompute": list_of(TEXT),
+    "trainer.recompute": either(choice("selective"), list_of(TEXT)),
     "trainer.compile_units": list_of(TEXT),
     "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
     "trainer.on_nan": choice("error", "skip"),

@@ -110,9 +110,9 @@ def wrap(
     if patterns := trainer.compile_units:
         compile_units(model, trainer.compile, patterns)
     model = parallel.place(model)
-    if patterns := trainer.recompute:
-        units = listed_units(model, patterns, key="trainer.recompute")
-        load("manyheads.runner.parallel.rank.recompute.recompute")(units, key="trainer.recompute")
+    if setting := trainer.recompute:
+        units = listed_units(model, ["auto"] if setting == "selective" else setting, key="trainer.recompute")
+        load("manyheads.runner.parallel.rank.recompute.recompute")(units, setting, key="trainer.recompute")
     optimizer = build_optimizer(run.optimizer, model, batch_size=run.data.batch_size, groups=groups)
     by_parameter = {parameter: name for name, parameter in model.named_parameters()}
     names = [by_parameter[parameter] for group in optimizer.param_groups for parameter in group["params"]]

@@ -47,7 +47,7 @@ class TrainerSection(FixedSection):
     swa_start: int | None
     sam_rho: float | None
     sam_every: int
-    recompute: Sequence[str]
+    recompute: str | Sequence[str]
     channels_last: bool
     compile: str
     compile_units: Sequence[str]

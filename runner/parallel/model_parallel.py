@@ -7,6 +7,7 @@ from typing import ClassVar
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.software import too_old
 from manyheads.runner.option.rules import (
+    BOOLEAN,
     COMMUNICATION,
     COMPUTE,
     TEXT,
@@ -70,6 +71,7 @@ class MeshOption(OnMeshOption):
         "units": either(choice("auto"), list_of(TEXT)),
         "plan": either(choice("auto"), PLAN),
         "reshard": choice("after_forward", "after_backward"),
+        "recompute": either(BOOLEAN, choice("selective")),
         "prefetch": either(whole(0), choice("auto")),
         "param_dtype": DTYPES,
         "reduce_dtype": DTYPES,

@@ -81,7 +81,7 @@ class ParallelOption(Option):
         if trainer.recompute and self.mixes_communication:
             raise ConfigurationError(
                 f"trainer.recompute: with parallel={self.name} ranks communicate within modules. Set it to []; "
-                "parallel=fsdp and parallel=mesh have parallel.recompute=true instead.",
+                "parallel=fsdp and parallel=mesh have parallel.recompute instead, which may be true or selective.",
                 key="trainer.recompute",
             )
         if trainer.on_spike is not None and self.outlives_ranks:

@@ -79,13 +79,19 @@ def test_alike_blocks_are_compiled_once(tmp_path, graphs):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.filterwarnings("ignore:Detected that context_fn is passed")
 @pytest.mark.parametrize(
-    "units", [pytest.param(("trainer.compile_units=[EncoderBlock]",), marks=from_torch("2.8")), ()]
+    ("units", "setting"),
+    [
+        pytest.param(("trainer.compile_units=[EncoderBlock]",), "[EncoderBlock]", marks=from_torch("2.8")),
+        pytest.param(("trainer.compile_units=[auto]",), "selective", marks=from_torch("2.8")),
+        ((), "[EncoderBlock]"),
+    ],
 )
-def test_recomputed_blocks_are_compiled_too(tmp_path, graphs, units):
+def test_recomputed_blocks_are_compiled_too(tmp_path, graphs, units, setting):
     torch._dynamo.reset()
     vit = ("model=custom", "model._target_=tests.parallel.models.ViT", "data.image_size=16", "trainer.max_steps=2")
-    recomputed = ("trainer.recompute=[EncoderBlock]", "trainer.compile=default", *units)
+    recomputed = (f"trainer.recompute={setting}", "trainer.compile=default", *units)
     plain, compiled = train(tmp_path / "plain", small(*vit)), train(tmp_path / "compiled", small(*vit, *recomputed))
     assert graphs.count(True)
     assert_same(weights(compiled.trainer), weights(plain.trainer))

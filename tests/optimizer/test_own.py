@@ -187,9 +187,10 @@ def test_sam_is_refused_where_it_would_go_wrong(overrides, text):
 
 def test_recomputed_blocks_give_the_same_bits(tmp_path):
     vit = ("model=custom", "model._target_=tests.parallel.models.ViT", "data.image_size=16", "trainer.max_steps=3")
-    plain = train(tmp_path / "plain", small(*vit))
-    again = train(tmp_path / "again", small(*vit, "trainer.recompute=[EncoderBlock]"))
-    assert_same(weights(again.trainer), weights(plain.trainer))
+    plain = weights(train(tmp_path / "plain", small(*vit)).trainer)
+    for setting in ("[EncoderBlock]", "selective"):
+        again = train(tmp_path / setting, small(*vit, f"trainer.recompute={setting}"))
+        assert_same(weights(again.trainer), plain)
     with pytest.raises(
         ConfigurationError, match=r"trainer\.recompute: the model has no module or class named Encoder\."
     ):
@@ -198,5 +199,5 @@ def test_recomputed_blocks_give_the_same_bits(tmp_path):
 
 @pytest.mark.parametrize("strategy", ["tensor", pytest.param("fsdp", marks=from_torch("2.7"))])
 def test_recomputing_is_refused_where_ranks_communicate_within_modules(strategy):
-    with pytest.raises(ConfigurationError, match=r"ranks communicate within modules.*parallel\.recompute=true"):
+    with pytest.raises(ConfigurationError, match=r"ranks communicate within modules.*parallel.recompute instead"):
         complete(small(f"parallel={strategy}", "trainer.recompute=[auto]"))

@@ -100,6 +100,8 @@ FRESH = [
     *(Case(2, strategy, model) for strategy in STRATEGIES for model in ("cnn", "vit", "gpt")),
     Case(2, "fsdp", "cnn", ("parallel.units=[Conv2d]", "parallel.reshard=after_backward")),
     Case(2, "fsdp", "gpt", ("parallel.prefetch=2", "parallel.recompute=true")),
+    Case(2, "fsdp", "gpt", ("parallel.recompute=selective",)),
+    Case(2, "mesh", "gpt", ("parallel.tensor=2", "parallel.recompute=selective")),
     *(Case(3, strategy, "gpt") for strategy in ("fsdp", "tensor", "pipeline")),
     Case(2, "pipeline", "gpt", ("parallel.schedule=gpipe", "parallel.stages=[blocks.1]")),
     Case(2, "pipeline", "gpt", ("parallel.schedule=interleaved", "parallel.stages_per_rank=2")),

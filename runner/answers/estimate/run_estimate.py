@@ -35,7 +35,8 @@ def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
         if override.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
             message = f"{override.input_line}: estimate starts no runs. Leave it out."
             raise ConfigurationError(message, key=override.key_or_group, value=override.value())
-    if not any(override.key_or_group == DEVICE for override in parsed):
+    assumed = not any(override.key_or_group == DEVICE for override in parsed)
+    if assumed:
         parsed.append(OverridesParser.create().parse_override(f"{DEVICE}=cpu"))
     combinations = [*product(*([*_values(override)] for override in parsed))]
     swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
@@ -44,7 +45,8 @@ def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
         label = " ".join(word for word in words if word.partition("=")[0].lstrip("+") in swept)
         try:
             compose = run_config if len(combinations) == 1 else _config
-            planned.append(PlannedEstimate(label, compose(words, line, origin)))
+            on_gpus = assumed or f"{DEVICE}=cpu" not in words
+            planned.append(PlannedEstimate(label, compose(words, line, origin), on_gpus=on_gpus))
         except ConfigurationError as error:
             if len(combinations) == 1:
                 raise

@@ -2,9 +2,11 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from manyheads.runner.answers.measure.findings import Estimate
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, Unavailable
+from manyheads.runner.machine.software import too_old
 from manyheads.runner.option.run_config import RunConfig
 
 
@@ -12,25 +14,28 @@ from manyheads.runner.option.run_config import RunConfig
 class PlannedEstimate:
     """A combination of swept values. ``label``: the overrides by which it differs from the others.
 
-    ``run``: its config; None if it is refused, for this ``reason``.
+    ``run``: its config; None if it is refused, for this ``reason``. ``on_gpus``: what it is meant for.
     """
 
     label: str
     run: RunConfig | None
     reason: str = ""
+    on_gpus: bool = False
 
 
 def estimated(planned: PlannedEstimate, *, alone: bool = True) -> Estimate:
     """Estimate one configuration. Raises ConfigurationError for one that is ``alone`` and refused."""
     if planned.run is None:
         return Estimate(planned.label, "", reason=planned.reason)
-    from manyheads.runner.answers.measure.rank.rehearsal import rehearse
+    from manyheads.runner.answers.measure.rank.rehearsal import rehearse as rehearse_rank
 
+    rehearse = partial(rehearse_rank, planned.run, on_gpus=planned.on_gpus)
     name, began = planned.run.parallel.name, time.perf_counter()
     try:
-        first = rehearse(planned.run, 0)
+        _refuse_uncounted(planned.run)
+        first = rehearse(0)
         others = [
-            rehearse(planned.run, rank, follows=follows and not first.holds.stops).holds
+            rehearse(rank, follows=follows and not first.holds.stops).holds
             for rank, follows in first.unlike.items()
             if rank != 0
         ]
@@ -43,3 +48,11 @@ def estimated(planned: PlannedEstimate, *, alone: bool = True) -> Estimate:
     return Estimate(
         planned.label, name, planned.run.launcher.ranks, first.layout, first.samples, holds=holds, seconds=seconds
     )
+
+
+def _refuse_uncounted(run: RunConfig) -> None:
+    """Raises Unavailable for what older releases of torch keep without saying so."""
+    settings = {"trainer.recompute": run.trainer.recompute, "parallel.recompute": run.parallel.section.get("recompute")}
+    for key, setting in settings.items():
+        if setting == "selective" and (reason := too_old("2.14")):
+            raise Unavailable.at(key, setting, f": to count what it keeps, {reason}.")

@@ -83,7 +83,8 @@ def _needed(target: Target) -> int | None:
     changes = [f"launcher.nproc_per_node={target.devices}", "trainer.device=cpu"]
     try:
         composed, folders = saved.composed(target.run.written, changes, chosen=set())
-        estimate = estimated(PlannedEstimate("", checked(composed, folders=folders)), alone=False)
+        planned = PlannedEstimate("", checked(composed, folders=folders), on_gpus=target.run.on_gpus)
+        estimate = estimated(planned, alone=False)
     except ConfigurationError:
         return None
     return estimate.largest.total if estimate.holds else None

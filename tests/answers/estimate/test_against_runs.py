@@ -62,7 +62,7 @@ class Case:
 STRATEGIES = several()
 ALWAYS = [
     Case(2, "tensor", "adamw"),
-    Case(2, "fsdp", "momentum-amp", ("parallel.recompute=true",)),
+    Case(2, "fsdp", "momentum-amp", ("parallel.recompute=selective",)),
 ]
 CASES = [
     *ALWAYS,
@@ -74,6 +74,7 @@ CASES = [
     Case(2, "ddp", "adamw", ("parallel.gradient_as_bucket_view=false", "parallel.bucket_cap_mb=0.01")),
     Case(4, "mesh", "adamw", ("parallel.shard=2", "parallel.tensor=2")),
     Case(4, "mesh", "momentum-amp", ("parallel.pipeline=2", "parallel.shard=2")),
+    Case(2, "fsdp", "adamw", ("parallel.recompute=true",)),
     Case(4, "fsdp", "adamw", ("parallel.replicate=2",)),
     *(Case(2, "tensor", how, ("parallel.sequence=true",)) for how in ("adamw", "momentum-amp")),
 ]

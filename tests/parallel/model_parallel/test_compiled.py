@@ -23,10 +23,14 @@ COMPILED = ("trainer.compile=default", "trainer.compile_units=[auto]")
 @pytest.mark.parametrize(
     "ways",
     [
-        pytest.param(("parallel=fsdp", "parallel.recompute=true"), marks=pytest.mark.ci),
+        pytest.param(("parallel=fsdp", "parallel.recompute=selective"), marks=pytest.mark.ci),
         *(
             pytest.param((f"parallel={name}",), marks=pytest.mark.tail)
-            for name in ("fsdp", "tensor", "pipeline", "ddp trainer.recompute=[auto]", "tensor parallel.sequence=true")
+            for name in (
+                *("fsdp", "tensor", "pipeline", "tensor parallel.sequence=true", "fsdp parallel.recompute=true"),
+                *("ddp trainer.recompute=[auto]", "ddp trainer.recompute=selective"),
+                "mesh parallel.tensor=2 parallel.recompute=selective",
+            )
         ),
     ],
     ids=" ".join,

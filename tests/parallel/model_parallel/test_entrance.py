@@ -142,7 +142,7 @@ def test_a_block_gathers_pieces_once_for_query_key_and_value(group, dtype, recom
     split(model, plan, group, rank=0, size=2)
     watched.passage(2).apply(model, group)
     if recomputes:
-        recompute(find_units(model, "auto", key="trainer.recompute"), key="trainer.recompute")
+        recompute(find_units(model, "auto", key="trainer.recompute"), True, key="parallel.recompute")
     with torch.autocast("cpu", dtype, enabled=dtype is not None), CountedTraffic() as counted:
         model(tokens).float().sum().backward()
     sequences = SAMPLES * 4 * WIDTH * size

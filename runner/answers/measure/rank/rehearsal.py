@@ -5,6 +5,7 @@ counted.
 """
 
 import gc
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from manyheads.runner.answers.measure.rank.fake_models import (
     silent,
     where_it_stops,
 )
+from manyheads.runner.answers.measure.rank.gpu_kernels import gpu_kernels
 from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.build_data import build_data
@@ -58,23 +60,26 @@ class Rehearsed:
     samples: int
 
 
-def rehearse(run: RunConfig, rank: int, *, follows: bool = True) -> Rehearsed:
+def rehearse(run: RunConfig, rank: int, *, follows: bool = True, on_gpus: bool = False) -> Rehearsed:
     """Count the memory and communication of a rank. Raises ConfigurationError as the run would.
 
-    ``run``: the run's config; ``follows``: run updates; otherwise only the memory held between updates is counted.
+    ``run``: the run's config; ``follows``: run updates; otherwise only the memory held between updates is counted;
+    ``on_gpus``: with tensors as large as there.
     """
     run = _without_files(run)
     set_process(run.launcher.threads_per_rank, run.trainer.detect_anomaly, run.trainer.deterministic)
     seed_everything(run.seed)
     parallel = _alone(run, rank)
     try:
-        rehearsed = _rehearsed(run, parallel, follows=follows)
+        with gpu_kernels() if on_gpus else nullcontext():
+            rehearsed = _rehearsed(run, parallel, follows=follows)
     finally:
         parallel.leave()
         gc.collect()  # fake tensors refer to each other
     if not rehearsed.holds.stops:
         return rehearsed
-    held = rehearse(run, rank, follows=False)  # with a new model: an update has stopped halfway in the other
+    # With a new model: an update has stopped halfway in the other.
+    held = rehearse(run, rank, follows=False, on_gpus=on_gpus)
     return replace(held, holds=replace(held.holds, stops=rehearsed.holds.stops))
 
 

@@ -28,7 +28,7 @@ class MeshParallel(ModelParallel):
         prefetch: int | str = "",
         param_dtype: str = "",
         reduce_dtype: str = "",
-        recompute: bool = False,
+        recompute: bool | str = False,
         plan: str | Mapping[str, str] | None = None,
         sequence: bool = False,
         schedule: str | None = None,

@@ -26,7 +26,8 @@ class Sharding:
     ``units``: as for find_units; ``reshard``: "after_forward" frees a unit's weights between its forward and backward
     pass; ``prefetch``: number of units gathered ahead, or "auto" for torch's own choice; ``param_dtype``,
     ``reduce_dtype``: the dtype in which weights are gathered and gradients reduced, or "none" for their own;
-    ``recompute``: whether activations inside units are recomputed in the backward pass instead of kept.
+    ``recompute``: whether activations inside units are recomputed in the backward pass instead of kept; "selective"
+    keeps some.
     """
 
     units: str | list[str]
@@ -34,12 +35,12 @@ class Sharding:
     prefetch: int | str
     param_dtype: str
     reduce_dtype: str
-    recompute: bool
+    recompute: bool | str
 
     @property
     def changes_anything(self) -> bool:
         """Whether the settings have an effect on a single shard, too."""
-        return self.recompute or (self.param_dtype, self.reduce_dtype) != ("none", "none")
+        return bool(self.recompute) or (self.param_dtype, self.reduce_dtype) != ("none", "none")
 
     def apply(
         self, model: nn.Module, mesh: DeviceMesh, names: list[str], *, holds: Callable[[str], bool] | None = None
@@ -71,7 +72,7 @@ class Sharding:
 
     def apply_recompute(self, units: dict[str, nn.Module]) -> None:
         if self.recompute:
-            recompute(units, key="parallel.recompute=true")
+            recompute(units, self.recompute, key="parallel.recompute")
 
     def _policy(self, *, is_root: bool) -> MixedPrecisionPolicy:
         param, reduce = (
