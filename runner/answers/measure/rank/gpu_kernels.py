@@ -5,6 +5,7 @@ https://docs.pytorch.org/docs/stable/amp.html#autocast-op-reference; torch's ate
 native/Dropout.cpp there.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,8 +42,10 @@ def gpu_kernels() -> Iterator[None]:
         library.impl(name, _without_autocast(name, _widened), "AutocastCPU")
     for name in SUMMED:
         library.impl(name, _without_autocast(name, _summed), "AutocastCPU")
-    for name in KEPT:
-        library.impl(name, fallthrough_kernel, "AutocastCPU")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning only once for all operators")  # by older torch, of an override
+        for name in KEPT:
+            library.impl(name, fallthrough_kernel, "AutocastCPU")
     library.impl("dropout", _dropout, "AutogradCPU")
     library.impl("scaled_dot_product_attention", _attention, "AutogradCPU")
     try:
