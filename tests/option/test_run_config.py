@@ -25,8 +25,9 @@ def fits(value: Any, kind: Any) -> bool:
         return True
     if get_origin(kind) in (Sequence, Mapping):
         return isinstance(value, get_origin(kind))
-    kinds = get_args(kind) or (kind,)
-    return type(value) in kinds or (type(value) is int and float in kinds)
+    if kinds := get_args(kind):
+        return any(fits(value, each) for each in kinds)
+    return type(value) is kind or (type(value) is int and kind is float)
 
 
 @pytest.mark.parametrize("name", FIXED)

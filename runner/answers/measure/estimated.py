@@ -52,7 +52,6 @@ def estimated(planned: PlannedEstimate, *, alone: bool = True) -> Estimate:
 
 def _refuse_uncounted(run: RunConfig) -> None:
     """Raises Unavailable for what older releases of torch keep without saying so."""
-    settings = {"trainer.recompute": run.trainer.recompute, "parallel.recompute": run.parallel.section.get("recompute")}
-    for key, setting in settings.items():
-        if setting == "selective" and (reason := too_old("2.14")):
-            raise Unavailable.at(key, setting, f": to count what it keeps, {reason}.")
+    for name, section in (("trainer", run.written["trainer"]), ("parallel", run.written["parallel"])):
+        if section.get("recompute") == "selective" and (reason := too_old("2.14")):
+            raise Unavailable.at(f"{name}.recompute", "selective", f": to count what it keeps, {reason}.")

@@ -6,7 +6,7 @@ native/Dropout.cpp there.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,7 +54,7 @@ def gpu_kernels() -> Iterator[None]:
         del library  # which takes the kernels back
 
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]
+Given = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 def _without_autocast(name: str, changed: Callable[[Given], Given]) -> Callable[..., Any]:
@@ -62,9 +62,9 @@ def _without_autocast(name: str, changed: Callable[[Given], Given]) -> Callable[
     operation = getattr(getattr(torch.ops.aten, packet), overload or "default")
 
     def kernel(*given: Any, **named: Any) -> Any:
-        given, named = changed((given, named))
+        arguments, keywords = changed((given, named))
         with torch.autocast("cpu", enabled=False):
-            return operation(*given, **named)
+            return operation(*arguments, **keywords)
 
     return kernel
 
