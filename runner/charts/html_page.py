@@ -2,6 +2,7 @@
 
 import json
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def html_page(
 def as_script(content: Any) -> str:
     """JSON that cannot end the script element that contains it; non-finite numbers are null."""
     try:
-        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=list)  # of arrays
     except ValueError:  # there are non-finite numbers
         text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
@@ -57,7 +58,7 @@ def as_script(content: Any) -> str:
 def _finite(content: Any) -> Any:
     if isinstance(content, dict):
         return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list):
+    if isinstance(content, (list, array)):
         return [_finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
 

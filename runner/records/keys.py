@@ -84,6 +84,20 @@ def varies(configs: Sequence[Mapping[str, Any]], key: str) -> bool:
     return len({repr(config.get(key)) for config in configs}) > 1
 
 
+def varying(configs: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The keys that have several values, or that some configs lack. Values that runs share are not compared."""
+    keys, first = set[str](), None
+    for config in configs:
+        first = config if first is None else first
+        keys |= config.keys() ^ first.keys()
+        keys.update(
+            key
+            for key, value in config.items()
+            if value is not (other := first.get(key)) and repr(value) != repr(other) and key in first
+        )
+    return keys
+
+
 def follows(configs: Sequence[Mapping[str, Any]], leader: str, key: str) -> bool:
     """Whether a key has exactly one value for each value of ``leader``."""
     pairs = {(repr(config.get(leader)), repr(config.get(key))) for config in configs}

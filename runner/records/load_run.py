@@ -3,7 +3,7 @@
 import math
 import sys
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,10 +72,10 @@ class Run:
         return RunFolder(self.folder).is_own()
 
 
-def load_run(path: Path, *, steps: Collection[str] | None = None, without: Collection[str] = ()) -> Run:
+def load_run(path: Path, *, steps: Collection[str] | None = None, epochs: Callable[[str], bool] | None = None) -> Run:
     """Load a run; what is missing or unreadable is left empty.
 
-    ``steps``: columns of steps.csv, None for all; ``without``: columns of epochs.csv that are not wanted.
+    ``steps``: columns of steps.csv; ``epochs``: whether a column of epochs.csv is wanted; None for all.
     """
     folder = RunFolder(path)
     texts = _texts(folder)
@@ -87,8 +87,8 @@ def load_run(path: Path, *, steps: Collection[str] | None = None, without: Colle
         config=config,
         result=right(_mapping(texts.get(folder.result)), ResultJson),
         provenance=right(_mapping(texts.get(folder.provenance)), ProvenanceJson),
-        steps=columns(texts.get(folder.steps, ""), steps),
-        epochs=columns(texts.get(folder.epochs, ""), without=without),
+        steps=columns(texts.get(folder.steps, ""), None if steps is None else steps.__contains__),
+        epochs=columns(texts.get(folder.epochs, ""), epochs),
         gpu=columns(texts.get(folder.gpu, "")),
     )
 
@@ -108,13 +108,13 @@ def _texts(folder: RunFolder) -> dict[Path, str]:
 def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
     """The table in a file, as ``columns`` returns it; empty if there is no readable file."""
     try:
-        return columns(read_text(path, most=MOST_TABLE_BYTES), names)
+        return columns(read_text(path, most=MOST_TABLE_BYTES), None if names is None else names.__contains__)
     except (OSError, ConfigurationError):
         return {}
 
 
-def columns(text: str, names: Collection[str] | None = None, *, without: Collection[str] = ()) -> Columns:
-    """A table of numbers by column. ``names``: the columns to read, None for all but those ``without``.
+def columns(text: str, is_wanted: Callable[[str], bool] | None = None) -> Columns:
+    """A table of numbers by column. ``is_wanted``: whether a column is to be read; None for all.
 
     Empty cells are NaN. Incomplete lines, as a killed writer leaves them, are skipped. Arrays take a quarter of the
     memory of lists.
@@ -123,11 +123,7 @@ def columns(text: str, names: Collection[str] | None = None, *, without: Collect
         return {}
     first, *lines = text[: text.rfind("\n") + 1].split("\n")
     header, lines = first.strip().split(","), lines[:-1]
-    wanted = {
-        sys.intern(name): index
-        for index, name in enumerate(header)
-        if name not in without and (names is None or name in names)
-    }
+    wanted = {sys.intern(name): at for at, name in enumerate(header) if is_wanted is None or is_wanted(name)}
     if not lines:
         return {name: array("d") for name in wanted}
     if {*map(methodcaller("count", ","), lines)} == {len(header) - 1}:

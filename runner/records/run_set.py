@@ -1,7 +1,9 @@
 """Gathers jobs from the paths that the user names: of a sweep with a ledger, of any Hydra sweep, or loose runs."""
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.errors import ConfigurationError, Failure
@@ -10,16 +12,21 @@ from manyheads.runner.run import seal
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import EARLIER, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.tables.columns import TRAINING
 
 SEED, FOLD = "seed", f"data.{DataOption.repeating}"
 RUNS = "runs"  # within the folder of a tuning or a judgement
 REPEATING = (SEED, FOLD)  # keys that repeat a job rather than define another one
-# The columns that are read of steps.csv; for long runs, parsing numbers is most of the work.
-COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
-# What a comparison does not use: columns of epochs.csv, and the keys of the other files that take most memory.
-UNCOMPARED = ("val_samples", *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")))
-OF_PROVENANCE, OF_RESULT = ("packages", "environment"), ("files", "data_sha256", "time")
+# What a comparison reads: columns of steps.csv, since parsing numbers is most of the work for long runs; of epochs.csv
+# validation and these; and keys of the other files.
+OF_STEPS = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
+OF_EPOCHS = ("epoch", "step", "started", "train_seconds", "train_loss", "samples_per_second", "peak_memory_mb")
+UNUSED = ("val_samples", "val_seconds")
+OF_PROVENANCE = ("host", "devices", "cpu", "versions", "commit", "clean", "own", "command", "ranks", "predicted")
+OF_RESULT = (
+    *("status", "error", "objective", "metrics", "best", "scores", "weights_sha256", "world_size", "train_seconds"),
+    *("samples_per_second", "peak_memory_mb", "held_bytes", "slow_ranks"),
+)
+COUNTS = {"epoch", "step", "samples"}  # columns that most runs of a comparison have in common
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,8 @@ def gather(paths: list[str]) -> RunSet:
     """Gather the jobs of all these folders. Raises ConfigurationError for one that holds neither a run nor a sweep."""
     if not paths:
         raise ConfigurationError("Name the folder of a sweep, or of runs, such as outputs/sweeps/<date>/<time>.")
-    run_sets = [_one(Path(path)) for path in dict.fromkeys(paths)]
+    common: dict[Any, Any] = {}
+    run_sets = [_one(Path(path), common) for path in dict.fromkeys(paths)]
     if len(run_sets) == 1:
         return averaged(run_sets[0])
     several = [
@@ -88,23 +96,23 @@ def averaged(run_set: RunSet) -> RunSet:
     return replace(run_set, jobs=tuple(jobs))
 
 
-def _one(path: Path) -> RunSet:
+def _one(path: Path, common: dict[Any, Any]) -> RunSet:
     if not path.is_dir():
         raise ConfigurationError(f"{path} is not a folder. Pass a sweep or run folder, as in outputs/.")
     ledger = Ledger(path)
     if ledger.exists():
         active = ledger.is_active()
-        jobs = tuple(_of_ledger(ledger.sweep, entry, active) for entry in ledger.entries())
+        jobs = tuple(_of_ledger(ledger.sweep, entry, active, common) for entry in ledger.entries())
         return RunSet(str(path), ledger.sweep, jobs, active, _beside(ledger) if len(jobs) > 1 else ())
     if RunFolder(path).config.exists():
-        job = _of_folder(path, str(path))
+        job = _of_folder(path, str(path), common)
         return RunSet(str(path), None, (job,), job.state == "running")
     children = _runs_in(path) or (_runs_in(path / RUNS) if (path / RUNS).is_dir() else [])
     if children or (path / "multirun.yaml").exists():
-        jobs = tuple(_of_folder(child, child.name) for child in children)
+        jobs = tuple(_of_folder(child, child.name, common) for child in children)
         return RunSet(str(path), path.absolute(), jobs, any(job.state == "running" for job in jobs))
     if RunFolder(path).holds_run():  # refused before it was frozen
-        return RunSet(str(path), None, (_of_folder(path, str(path)),))
+        return RunSet(str(path), None, (_of_folder(path, str(path), common),))
     raise ConfigurationError(f"{path} holds neither a run (run.yaml) nor a sweep (ledger.jsonl, or folders of runs).")
 
 
@@ -122,14 +130,14 @@ def _beside(ledger: Ledger) -> tuple[str, ...]:
     return (f"{ran} at the same time (hydra.launcher.jobs={jobs}), so their timings are unreliable.",)
 
 
-def _of_ledger(sweep: Path, entry: Entry, active: bool) -> SweepJob:
+def _of_ledger(sweep: Path, entry: Entry, active: bool, common: dict[Any, Any]) -> SweepJob:
     folder = sweep / entry.folder
     is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another's
     if not (folder.resolve().is_relative_to(sweep) or _is_own_earlier_run(sweep, entry)):
         return SweepJob(
             str(entry.job), Run(folder), entry.state, tuple(entry.overrides), reason="it lies outside the sweep"
         )
-    run = _compared(folder) if is_its_own else Run(folder)
+    run = _compared(folder, common) if is_its_own else Run(folder)
     state, reason = entry.state, entry.reason
     if state == "running" and not active:
         state, reason = "interrupted", reason or "the sweep was killed"
@@ -153,18 +161,33 @@ def _is_own_earlier_run(sweep: Path, entry: Entry) -> bool:
     return is_own and RunFolder(sweep / entry.folder).is_own()
 
 
-def _compared(folder: Path) -> Run:
-    """A run without the parts that a comparison does not use."""
-    run = load_run(folder, steps=COMPARED, without=UNCOMPARED)
-    for name in OF_PROVENANCE:
-        run.provenance.pop(name, None)  # type: ignore[misc]
-    for name in OF_RESULT:
-        run.result.pop(name, None)  # type: ignore[misc]
-    return run
+def _compared(folder: Path, common: dict[Any, Any]) -> Run:
+    """What a comparison reads of a run. ``common``: values of other runs, of which thousands have the same ones."""
+    run = load_run(folder, steps=OF_STEPS, epochs=_is_compared)
+
+    def shared(value: Any) -> Any:
+        return common.setdefault(repr(value), value)
+
+    for table in (run.steps, run.epochs):
+        for name in COUNTS & table.keys():
+            table[name] = common.setdefault(bytes(table[name]), table[name])
+    result: Any = {key: run.result[key] for key in OF_RESULT if key in run.result}  # type: ignore[literal-required]
+    for key in ("metrics", "best"):
+        if result.get(key):
+            result[key] = {sys.intern(name): value for name, value in result[key].items() if _is_compared(name)}
+    for key in ("status", "scores", "held_bytes"):
+        if key in result:
+            result[key] = shared(result[key])
+    provenance: Any = {key: shared(run.provenance[key]) for key in OF_PROVENANCE if key in run.provenance}  # type: ignore[literal-required]
+    return replace(run, options=shared(run.options), provenance=provenance, result=result)
 
 
-def _of_folder(path: Path, number: str) -> SweepJob:
-    run = _compared(path)
+def _is_compared(column: str) -> bool:
+    return column in OF_EPOCHS or (column.startswith("val_") and column not in UNUSED)
+
+
+def _of_folder(path: Path, number: str, common: dict[Any, Any]) -> SweepJob:
+    run = _compared(path, common)
     state, reason = _state(run)
     return SweepJob(
         number=number,

@@ -1,10 +1,11 @@
 """Checks whether backends compute the same: compares each run's losses, step by step, with the baseline's."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
 from manyheads.runner.provenance.provenance import without_effect
+from manyheads.runner.records.keys import varying
 from manyheads.runner.records.rounding import departure, is_early, paired
 from manyheads.runner.records.values import text_of
 from manyheads.runner.report.rows import ReportRow
@@ -24,9 +25,10 @@ WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks
 def agree(rows: Sequence[ReportRow]) -> tuple[list[ReportRow], list[str]]:
     """The rows, each with how its losses agree with its reference's, and one sentence per finding."""
     sets: dict[tuple, list[ReportRow]] = {}
-    for row in rows:
-        if row.first.run.steps.get("loss"):
-            sets.setdefault(_same_run(row), []).append(row)
+    logged = [row for row in rows if row.first.run.steps.get("loss")]
+    several = varying(row.first.run.config for row in logged)
+    for row in logged:
+        sets.setdefault(_same_run(row, several), []).append(row)
     told: dict[str, str] = {}
     findings: list[str] = []
     for members in sets.values():
@@ -68,10 +70,11 @@ def _compared(row: ReportRow, reference: ReportRow) -> tuple[str, list[str]]:
     ]
 
 
-def _same_run(row: ReportRow) -> tuple[tuple[str, str], ...]:
+def _same_run(row: ReportRow, several: Container[str]) -> tuple[tuple[str, str], ...]:
     """Everything that determines a run's logged losses, except backend, launcher, ranks and micro-batches.
 
-    trainer.log_every is included, since a row of steps.csv holds the mean loss since the previous row.
+    trainer.log_every is included, since a row of steps.csv holds the mean loss since the previous row. ``several``: the
+    keys that differ between runs.
     """
     ignored = without_effect() - {"trainer.log_every"} | {"trainer.grad_accumulation"}
     run = row.first.run
@@ -81,7 +84,7 @@ def _same_run(row: ReportRow) -> tuple[tuple[str, str], ...]:
         sorted(
             (key, text_of(value))
             for key, value in run.config.items()
-            if key in changed or not (key.startswith(WITHOUT_LOSSES) or key in ignored)
+            if key in changed or (key in several and not (key.startswith(WITHOUT_LOSSES) or key in ignored))
         )
     )
 

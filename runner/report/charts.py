@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -96,14 +97,15 @@ def _top(losses: list[Sequence[float]]) -> float | None:
 
 def _thinned(lines: list[Line]) -> list[Line]:
     most = max(FEWEST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, len(lines))))
-    return [replace(line, x=_thin(line.x, most), y=_thin(line.y, most)) for line in lines]
+    thin = {id(line.x): _thin(line.x, most) for line in {id(line.x): line for line in lines}.values()}
+    return [replace(line, x=thin[id(line.x)], y=_thin(line.y, most)) for line in lines]
 
 
-def _thin(values: Sequence[float], most: int) -> list[float]:
-    """At most ``most`` points and the last one, rounded to six digits."""
+def _thin(values: Sequence[float], most: int) -> Sequence[float]:
+    """At most ``most`` points and the last one, rounded to six digits. Arrays take a quarter of the memory of lists."""
     stride = math.ceil(len(values) / most) or 1
     kept = values[::stride] if (len(values) - 1) % stride == 0 else [*values[::stride], values[-1]]
-    return [float(f"{value:.6g}") for value in kept]
+    return array("d", [float(f"{value:.6g}") for value in kept])
 
 
 def effects(comparison: Comparison, series: Series) -> list[Chart]:

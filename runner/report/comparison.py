@@ -15,7 +15,7 @@ from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, shortened
 from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank, unlike_columns, unmeasured
 from manyheads.runner.report.rows import ReportRow, make_rows
-from manyheads.runner.run.crowding import Crowding
+from manyheads.runner.run.crowding import crowded
 from manyheads.runner.run.ledger import EARLIER, STATES
 from manyheads.runner.run.slow_ranks import slow_in_words
 
@@ -178,11 +178,8 @@ def _slow(rows: list[ReportRow]) -> list[str]:
 
 def _crowded(rows: list[ReportRow]) -> list[str]:
     """A sentence on the jobs that had fewer cores than they asked for, since their speed is not their own."""
-    found = {job.number: crowding for row in rows for job in row.jobs if (crowding := Crowding.read(job.run.folder))}
-    if not found:
-        return []
-    worst = max(found.values(), key=lambda crowding: crowding.waited)
-    return [f"Too few cores for {shortened([*map(str, found)])}, at worst: {worst.sentence}."]
+    numbers, worst = crowded({job.number: job.run.folder for row in rows for job in row.jobs})
+    return [] if worst is None else [f"Too few cores for {shortened(numbers)}, at worst: {worst.sentence}."]
 
 
 def _earlier(rows: list[ReportRow]) -> list[str]:

@@ -2,12 +2,14 @@
 
 import math
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from manyheads.runner.charts.chart_spec import Chart
 from manyheads.runner.charts.html_page import html_page
+from manyheads.runner.records.keys import varying
 from manyheads.runner.records.values import text_of
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import Column, shown_columns
@@ -19,7 +21,7 @@ from manyheads.runner.wording import counted
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 FIRST_ROWS = 200  # of the table, which are in the page; further ones are added as one scrolls
-PROVENANCE = ("host", "devices", "commit", "clean", "command")
+RECORDED, PROVENANCE = "provenance.", ("host", "devices", "commit", "clean", "command")
 
 
 def as_page(
@@ -29,11 +31,12 @@ def as_page(
 
     ``reloads``: seconds after which it loads itself again, None for never.
     """
-    columns = shown_columns(comparison)
+    columns, folder = shown_columns(comparison), folder.resolve()
     noun = "rows" if any(len(row.numbers) > 1 for row in comparison.rows) else "jobs"
-    rows = [_row(row, columns, folder) for row in comparison.rows]
-    more = [[row["state"], row["links"], _packed(row["cells"])] for row in rows[FIRST_ROWS:]]
-    labels = [row["label"] for row in rows]
+    shown = [_row(row, columns, folder) for row in comparison.rows[:FIRST_ROWS]]
+    later = (_row(row, columns, folder) for row in comparison.rows[FIRST_ROWS:])
+    more = [[row["state"], row["links"], _packed(row["cells"])] for row in later]
+    labels = [f"{row.number}: {row.label}" for row in comparison.rows]
     pictures, omitted = embedded(comparison.rows)
     return html_page(
         TEMPLATE,
@@ -43,7 +46,7 @@ def as_page(
         facts=facts(comparison),
         comparison=comparison,
         columns=columns,
-        rows=rows[:FIRST_ROWS],
+        rows=shown,
         pictures=pictures,
         omitted=f"{counted(omitted, 'picture')} {'is' if omitted == 1 else 'are'} left out" if omitted else "",
         charts=charts(comparison) if drawn is None else drawn,
@@ -54,22 +57,30 @@ def as_page(
 
 def configs(comparison: Comparison) -> dict[str, Any]:
     """The rows' configs: ``common`` keys with the same value in all rows, and for each row its ``own`` other keys."""
-    flat = [_describe(row) for row in comparison.rows]
-    shared = set(flat[0].items()) if flat else set()
-    for config in flat:
-        shared = shared & config.items()
-    common = {key for key, _ in shared}
-    rest = [{key: value for key, value in config.items() if key not in common} for config in flat]
-    return {"common": dict(sorted(shared)), "own": rest}
+    several = varying(map(_recorded, comparison.rows))
+    own = [_texts(row, several) for row in comparison.rows]
+    shared = set(own[0].items()).intersection(*(texts.items() for texts in own)) if own else set()
+    for texts in own:
+        for key, _ in shared:
+            del texts[key]
+    common = {key: text for row in comparison.rows[:1] for key, text in _texts(row).items() if key not in several}
+    return {"common": dict(sorted({*common.items(), *shared})), "own": own}
 
 
-def _describe(row: ReportRow) -> dict[str, str]:
+def _texts(row: ReportRow, only: Container[str] | None = None) -> dict[str, str]:
+    return {
+        key: "null" if value is None and not key.startswith(RECORDED) else text_of(value)
+        for key, value in _recorded(row).items()
+        if only is None or key in only
+    }
+
+
+def _recorded(row: ReportRow) -> dict[str, Any]:
+    """A row's config and where it ran."""
     run = row.first.run
-    texts = {key: "null" if value is None else text_of(value) for key, value in run.config.items()}
-    origin = {key: value for key, value in run.provenance.items() if key in PROVENANCE}
-    texts |= {f"provenance.{key}": text_of(value) for key, value in origin.items()}
+    origin = {f"{RECORDED}{key}": run.provenance[key] for key in PROVENANCE if key in run.provenance}
     versions = run.provenance.get("versions") or {}
-    return texts | {f"provenance.versions.{key}": text_of(value) for key, value in versions.items()}
+    return run.config | origin | {f"{RECORDED}versions.{key}": value for key, value in versions.items()}
 
 
 def _packed(cells: list[dict[str, Any]]) -> list[Any]:
@@ -89,7 +100,6 @@ def _row(row: ReportRow, columns: list[Column], folder: Path) -> dict[str, Any]:
     return {
         "cells": cells,
         "links": _links(row, folder),
-        "label": f"{row.number}: {row.label}",
         "state": f"{row.state} best" if row.is_best else row.state,
     }
 
@@ -103,4 +113,4 @@ def _links(row: ReportRow, folder: Path) -> list[tuple[str, str | None]]:
 def _link(target: Path, folder: Path) -> str | None:
     if not target.is_dir():
         return None
-    return quote(Path(os.path.relpath(target.resolve(), folder.resolve())).as_posix()) + "/"
+    return quote(Path(os.path.relpath(target.resolve(), folder)).as_posix()) + "/"

@@ -1,7 +1,7 @@
 """Decides which rows may be compared with each other, and what else differs between them."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from manyheads.runner.option.declared import declared_class
 from manyheads.runner.provenance.kept_threads import chosen_threads
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.provenance import without_effect
-from manyheads.runner.records.keys import follows, repeating_keys, varies
+from manyheads.runner.records.keys import follows, repeating_keys, varies, varying
 from manyheads.runner.records.values import text_of
 from manyheads.runner.report.rows import ReportRow
 from manyheads.runner.run.run_folder import RunFolder
@@ -35,15 +35,22 @@ ENVIRONMENT = {
 }
 
 
-def fair_values(row: ReportRow) -> dict[str, str]:
-    """The values that must agree for speed and accuracy to be comparable. A missing key changes no gradients."""
+def fair_values(row: ReportRow, only: Container[str] | None = None) -> dict[str, str]:
+    """The values that must agree for speed and accuracy to be comparable. A missing key changes no gradients.
+
+    ``only``: the keys that are asked for, None for all.
+    """
     config = row.first.run.config
     kept = {
         key: text_of(value)
         for key, value in config.items()
-        if (key in SINGLE or key.startswith(GROUPS)) and key not in without_effect() and not key.endswith("._target_")
+        if (only is None or key in only)
+        and (key in SINGLE or key.startswith(GROUPS))
+        and key not in without_effect()
+        and not key.endswith("._target_")
     }
-    return {key: text_of(config.get(key, exact)) for key, exact in changes_gradients().items()} | kept
+    exact_values = changes_gradients().items()
+    return {key: text_of(config.get(key, exact)) for key, exact in exact_values if only is None or key in only} | kept
 
 
 @cache
@@ -55,7 +62,8 @@ def changes_gradients() -> dict[str, Any]:
 
 def differing(rows: Sequence[ReportRow]) -> list[str]:
     """Keys of fair_values that are not the same in all rows; a group's option represents the keys that it sets."""
-    values = [fair_values(row) for row in rows]
+    several = varying(row.first.run.config for row in rows)
+    values = [fair_values(row, several) for row in rows]
     repeating = repeating_keys([job for row in rows for job in row.jobs])
     all_keys = dict.fromkeys(key for v in values for key in v if key not in repeating)
     keys = [key for key in all_keys if varies(values, key)]
@@ -78,7 +86,7 @@ def divide(rows: Sequence[ReportRow], keys: Sequence[str]) -> dict[str, int]:
     groups: dict[tuple[str | None, ...], int] = {}
     group_of = {}
     for row in rows:
-        values = fair_values(row)
+        values = fair_values(row, keys)
         group_of[row.number] = groups.setdefault(tuple(values.get(key) for key in keys), len(groups))
     return group_of
 
@@ -100,7 +108,7 @@ def differences(rows: Sequence[ReportRow], swept: Sequence[str]) -> list[str]:
 
 
 def _at(key: str) -> Callable[[ReportRow], Any]:
-    return lambda row: fair_values(row).get(key)
+    return lambda row: fair_values(row, {key}).get(key)
 
 
 def _who(rows: Sequence[ReportRow], value: Callable[[ReportRow], Any], *, few: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from manyheads.runner.provenance.predicted import Outcome, outcome
 from manyheads.runner.records.keys import parsed, repeating_keys, short_label, value_of
@@ -32,7 +33,7 @@ class ReportRow:
     is_best: bool = False  # by the objective, if rows are sorted by it
     losses: str = ""  # how they agree with those of the group's other backends
 
-    @property
+    @cached_property
     def first(self) -> SweepJob:
         """The repeat that represents the others: a completed one if it exists."""
         return self.completed[0] if self.completed else self.jobs[0]
@@ -42,7 +43,7 @@ class ReportRow:
         """How the run that represents the others compares with its prediction, if it has one."""
         return outcome(self.first.run.provenance, self.first.run.result)
 
-    @property
+    @cached_property
     def completed(self) -> tuple[SweepJob, ...]:
         """The jobs of the row that completed."""
         return tuple(job for job in self.jobs if job.state == "completed")

@@ -1,10 +1,11 @@
 """Computes what comparison.png and comparison.html draw, as plain numbers, so that both only draw it."""
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, compress
 
 from manyheads.runner.charts.chart_spec import Bar, Line
 from manyheads.runner.charts.colours import colours, dashes, short
@@ -48,9 +49,11 @@ class Series:
 
         def points(run: Run) -> Points:
             times, values = run.epochs.get("train_seconds", []), run.epochs.get(column, [])
-            x = accumulate(times) if against_time else run.epochs.get("epoch", [])
-            points = [(time, value) for time, value in zip(x, values, strict=False) if math.isfinite(value)]
-            return [time for time, _ in points], [value for _, value in points]
+            x = array("d", accumulate(times)) if against_time else run.epochs.get("epoch", [])
+            is_drawn = [*map(math.isfinite, values[: len(x)])]
+            if len(x) == len(values) and all(is_drawn):
+                return x, values
+            return [*compress(x, is_drawn)], [*compress(values, is_drawn)]
 
         return self._lines(points, mark="both")
 

@@ -119,10 +119,14 @@ def write(comparison: Comparison, folder: Path, *, reloads: int | None = None) -
         folder = folder.resolve()
         make_folder(folder)
         drawn = charts(comparison)
-        page = as_page(comparison, folder, drawn, reloads=reloads)
-        contents = {"csv": as_csv(comparison), "md": as_markdown(comparison), "html": page}
-        for suffix, text in contents.items():
-            write_whole(folder / f"comparison.{suffix}", text)
+        write_whole(folder / "comparison.html", as_page(comparison, folder, drawn, reloads=reloads))
+        for run in (
+            job.run for row in comparison.rows for job in row.jobs
+        ):  # drawing takes the memory of what was read
+            run.steps.clear()
+            run.epochs.clear()
+        write_whole(folder / "comparison.csv", as_csv(comparison))
+        write_whole(folder / "comparison.md", as_markdown(comparison))
         if image := draw(comparison, drawn):
             with whole_file(folder / "comparison.png") as file:
                 file.write(image)

@@ -1,11 +1,13 @@
 """How much of the cores that a run asked for other programs used, as recorded in its folder, and what would help."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import counted
 
 FILE = "crowding.json"
 
@@ -65,10 +67,13 @@ class Crowding:
 
 def crowded_runs(folder: Path) -> str | None:
     """The runs below ``folder`` that lacked cores, in a sentence about the one that waited most; None without any."""
-    found = [crowding for path in folder.rglob(FILE) if (crowding := Crowding.read(path.parent)) is not None]
-    if not found:
+    names, worst = crowded({str(path): path.parent for path in folder.rglob(FILE)})
+    if worst is None:
         return None
-    worst = max(found, key=lambda crowding: crowding.waited)
-    return (
-        f"{len(found)} {'run' if len(found) == 1 else 'runs'} lacked cores. The one that waited most: {worst.sentence}."
-    )
+    return f"{counted(len(names), 'run')} lacked cores. The one that waited most: {worst.sentence}."
+
+
+def crowded(folders: Mapping[str, Path]) -> tuple[list[str], Crowding | None]:
+    """The names of the runs in these folders that lacked cores, and how the one that waited most did."""
+    recorded = {name: crowding for name, path in folders.items() if (crowding := Crowding.read(path)) is not None}
+    return [*recorded], max(recorded.values(), key=lambda crowding: crowding.waited, default=None)

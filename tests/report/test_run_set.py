@@ -117,3 +117,14 @@ def test_jobs_at_once_are_told(tmp_path: Path, real_run: RunFolder, options: dic
     told = [text for text in sweep.compared().notes if "at the same time" in text]
     assert len(told) == (note is not None)
     assert all(text.startswith(str(note)) for text in told)
+
+
+def test_what_runs_have_in_common_is_held_once(sweep: Sweep):
+    for seed in range(2):
+        sweep.job("parallel=single", f"seed={seed}")
+    first, second = (job.run for job in gather([str(sweep.folder)]).jobs)
+    assert first.provenance["versions"] is second.provenance["versions"]
+    assert first.result["scores"] is second.result["scores"]
+    assert first.steps["step"] is second.steps["step"]
+    assert {"packages", "environment"}.isdisjoint(first.provenance)
+    assert {"train_acc1", "val_seconds"}.isdisjoint(first.epochs)
