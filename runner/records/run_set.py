@@ -170,7 +170,8 @@ def _compared(folder: Path, common: dict[Any, Any]) -> Run:
 
     for table in (run.steps, run.epochs):
         for name in COUNTS & table.keys():
-            table[name] = common.setdefault(bytes(table[name]), table[name])
+            column: Any = table[name]  # an array
+            table[name] = common.setdefault(bytes(column), column)
     result: Any = {key: run.result[key] for key in OF_RESULT if key in run.result}  # type: ignore[literal-required]
     for key in ("metrics", "best"):
         if result.get(key):
