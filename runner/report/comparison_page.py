@@ -77,10 +77,10 @@ def _texts(row: ReportRow, only: Container[str] | None = None) -> dict[str, str]
 
 def _recorded(row: ReportRow) -> dict[str, Any]:
     """A row's config and where it ran."""
-    config, about = row.first.run.config, dict[str, Any](row.first.run.provenance)
+    about: Any = row.first.run.provenance
     origin = {f"{RECORDED}{key}": about[key] for key in PROVENANCE if key in about}
     versions = about.get("versions") or {}
-    return config | origin | {f"{RECORDED}versions.{key}": value for key, value in versions.items()}
+    return row.first.run.config | origin | {f"{RECORDED}versions.{key}": value for key, value in versions.items()}
 
 
 def _packed(cells: list[dict[str, Any]]) -> list[Any]:
