@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from manyheads.runner.charts.chart_spec import Chart
 from manyheads.runner.charts.html_page import html_page
+from manyheads.runner.option.tree import Section
 from manyheads.runner.records.keys import varying
 from manyheads.runner.records.values import text_of
 from manyheads.runner.report.charts import charts
@@ -75,7 +76,7 @@ def _texts(row: ReportRow, only: Container[str] | None = None) -> dict[str, str]
     }
 
 
-def _recorded(row: ReportRow) -> dict[str, Any]:
+def _recorded(row: ReportRow) -> Section:
     """A row's config and where it ran."""
     about: Any = row.first.run.provenance
     origin = {f"{RECORDED}{key}": about[key] for key in PROVENANCE if key in about}
