@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.lazy import Lazy
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import zeros
 from manyheads.runner.run.checkpoint_places import StateDict
 
 FEW = 2**10  # elements; fewer are read at once
@@ -24,8 +25,7 @@ class Mapped(Lazy):
         self._tensor, self.shape, self.dtype = tensor, tensor.shape, tensor.dtype
 
     def read(self) -> Tensor:
-        start, memory = self._tensor.data_ptr(), mmap.mmap(-1, self._tensor.nbytes)  # which is given back as a whole
-        values = torch.frombuffer(memory, dtype=self.dtype).view(self.shape).copy_(self._tensor)
+        start, values = self._tensor.data_ptr(), zeros(self.shape, self.dtype).copy_(self._tensor)
         begin, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, start + self._tensor.nbytes
         if (size := (end - begin) // mmap.PAGESIZE * mmap.PAGESIZE) > 0:
             ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), DONTNEED)

@@ -1,5 +1,8 @@
 """Reads sharded checkpoints lazily: of each tensor, only the part that is requested, when it is requested."""
 
+import math
+import mmap
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -14,6 +17,8 @@ from manyheads.runner.run.checkpoint_places import INDEX, Damaged, StateDict
 from manyheads.runner.run.data_files import no_link
 
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
+SMALL = 2**16  # bytes; as many systems allow a process no more than this number of mappings
+UNTOUCHED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class Stored(Lazy):
@@ -32,7 +37,7 @@ class Stored(Lazy):
         return self._entry.kind.size
 
     def read(self) -> Tensor:
-        tensor = torch.zeros(self.shape, dtype=self.dtype)
+        tensor = zeros(self.shape, self.dtype)
         self.read_into(tensor, Box.whole(self.shape))
         return tensor
 
@@ -50,7 +55,7 @@ class Stored(Lazy):
             rows = Box((common.offset[0], *piece.box.offset[1:]), (common.shape[0], *piece.box.shape[1:]))
             inner = common.inside(rows)
         is_direct = rows == common and target.is_contiguous()
-        read = target if is_direct else torch.empty(rows.shape, dtype=self.dtype)
+        read = target if is_direct else zeros(rows.shape, self.dtype)
         row = rows.numel // rows.shape[0] if rows.shape else 0
         skipped = row * (rows.offset[0] - piece.box.offset[0]) if rows.shape else 0
         with open(self._folder / piece.file, "rb", opener=no_link) as file:
@@ -59,6 +64,22 @@ class Stored(Lazy):
                 raise OSError(f"{self._folder / piece.file} ends too early")
         if not is_direct:
             target.copy_(read[inner])
+
+
+def memory(size: int) -> torch.UntypedStorage:
+    """Memory of so many bytes, which takes no space until it is touched, and goes back to the system when it is freed.
+
+    What is freed to the allocator is split up by the next small thing, and does not fit the next tensor.
+    """
+    buffer = mmap.mmap(-1, max(size, 1), flags=UNTOUCHED)
+    return torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
+
+
+def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A tensor of zeros on the CPU, in ``memory`` of its own if it is large."""
+    if (size := math.prod(shape) * dtype.itemsize) < SMALL:
+        return torch.zeros(tuple(shape), dtype=dtype)
+    return torch.empty(0, dtype=dtype).set_(memory(size), 0, shape)  # type: ignore[call-overload]
 
 
 def bytes_of(tensor: Tensor) -> memoryview:

@@ -1,6 +1,5 @@
 """How a model's large tensors are computed, so that each can be computed alone, when it is needed."""
 
-import mmap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -9,9 +8,8 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.lazy import real
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import memory
 from manyheads.runner.parallel.rank.structure import tensors_in
-
-UNTOUCHED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class Unrecordable(Exception):
@@ -120,15 +118,6 @@ class OperationRecord:
         if view.storage not in storages:
             storages[view.storage] = memory(self.sizes[view.storage])
         return tensor_in(storages[view.storage], view)
-
-
-def memory(size: int) -> torch.UntypedStorage:
-    """Memory of so many bytes, which takes no space until it is touched, and goes back to the system when it is freed.
-
-    What is freed to the allocator is split up by the next small thing, and does not fit the next tensor.
-    """
-    buffer = mmap.mmap(-1, max(size, 1), flags=UNTOUCHED)
-    return torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
 
 
 def tensor_in(storage: torch.UntypedStorage, view: StorageView) -> Tensor:

@@ -15,13 +15,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from manyheads.runner.checkpoint.rank.lazy import real
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import memory
 from manyheads.runner.parallel.rank.model_parallel.recorded import (
     GivenTensor,
     OperationRecord,
     RecordedOperation,
     StorageView,
     Unrecordable,
-    memory,
     tensor_in,
 )
 from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in

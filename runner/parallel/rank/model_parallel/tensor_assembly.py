@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from manyheads.runner.checkpoint.rank.lazy import Lazy
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored, zeros
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class StoredPart(Lazy):
 
     def read(self) -> Tensor:
         weight = self._own
-        part = torch.zeros(local(weight).shape, dtype=self._stored.dtype)
+        part = zeros(local(weight).shape, self._stored.dtype)
         for box, inner in self._place.boxes:
             self._stored.read_into(part[inner], box)
         if not isinstance(weight, DTensor):
