@@ -16,6 +16,8 @@ FORKS = get_context("fork")
 class Rank:
     """One of them. ``meeting``: a folder for what they tell each other; ``barrier``: of all."""
 
+    shares_model = False
+
     def __init__(self, rank: int, world_size: int, meeting: Path, barrier: Any):
         self.rank, self.world_size = rank, world_size
         self._meeting, self._barrier, self._count = meeting, barrier, 0

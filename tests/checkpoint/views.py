@@ -24,7 +24,7 @@ class Given:
 class OneRank:
     """The group of a rank that is alone."""
 
-    rank, world_size, records = 0, 1, True
+    rank, world_size, records, shares_model = 0, 1, True, False
 
     def gather(self, value: Any) -> list[Any]:
         return [value]

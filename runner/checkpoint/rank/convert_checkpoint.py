@@ -31,7 +31,7 @@ ALIGNED = 64  # bytes
 class OneRank:
     """The group of ranks of a process that converts alone."""
 
-    rank, world_size, records = 0, 1, True
+    rank, world_size, records, shares_model = 0, 1, True, False
 
     def gather(self, value: Any) -> list[Any]:
         return [value]

@@ -22,11 +22,13 @@ MOST_SHARED = 100  # most bytes of a checkpoint's tensors for each byte of its f
 class RankGroup(Protocol):
     """The ranks that save or load a checkpoint together.
 
-    ``records``: whether this rank writes the run's files. ``gather``: returns every rank's value, in rank order.
+    ``records``: whether this rank writes the run's files. ``shares_model``: whether each has only a part of the model.
+    ``gather``: returns every rank's value, in rank order.
     """
 
     rank: int
     world_size: int
+    shares_model: bool
 
     @property
     def records(self) -> bool: ...

@@ -17,6 +17,7 @@ from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.rank.extra_state import packed
 from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format, refuse_tensor_bombs
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option import locate
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.checkpoint_places import Damaged, StateDict
 from manyheads.runner.run.data_files import no_link
@@ -98,7 +99,10 @@ def _of_this_version(state: StateDict, path: str | Path) -> StateDict:
 
 def complete(path: str | Path, ranks: RankGroup | None = None) -> StateDict:
     """A checkpoint with everything that a run needs to resume, and its ``source``. Raises ConfigurationError."""
-    state = load(path, ranks)
+    is_put_off = ranks is not None and ranks.shares_model and Path(path).is_file()
+    state = load(path, ranks, is_mapped=is_put_off)
+    if is_put_off:
+        state = locate.load("manyheads.runner.checkpoint.rank.put_off.put_off")(state)
     if missing := set(PARTS) - set(state):
         raise ConfigurationError(
             f"cannot resume from the checkpoint {path}: it lacks {', '.join(sorted(missing))}. Set "

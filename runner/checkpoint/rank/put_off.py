@@ -4,13 +4,14 @@ import copy
 import ctypes
 import mmap
 import re
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank.lazy import Lazy
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import zeros
+from manyheads.runner.checkpoint.rank.lazy import Lazy, replaced
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import LARGE, zeros
 from manyheads.runner.run.checkpoint_places import StateDict
 
 FEW = 2**10  # elements; fewer are read at once
@@ -40,13 +41,28 @@ def stand_ins(weights: StateDict) -> StateDict:
     return others
 
 
+def put_off(state: StateDict) -> StateDict:
+    """The content of a mapped file, with its large parts' tensors as Mapped, and copies of all others."""
+    files = _mapped_files()
+
+    def changed(tensor: Tensor, *, is_large: bool) -> Tensor | Mapped:
+        return Mapped(tensor) if is_large and _is_mapped(tensor, files) else tensor.clone()
+
+    return {name: replaced(value, Tensor, partial(changed, is_large=name in LARGE)) for name, value in state.items()}
+
+
 def _stand_in(value: Tensor | Lazy, files: list[range]) -> Tensor:
     if torch.Size(value.shape).numel() < FEW:
         return value.read() if isinstance(value, Lazy) else value
     hollow = torch.empty(value.shape, dtype=value.dtype, device="meta")
-    is_mapped = isinstance(value, Tensor) and value.is_contiguous() and any(value.data_ptr() in file for file in files)
+    is_mapped = isinstance(value, Tensor) and _is_mapped(value, files)
     hollow.stands_for = Mapped(value) if is_mapped else value  # type: ignore[arg-type, attr-defined]
     return hollow
+
+
+def _is_mapped(tensor: Tensor, files: list[range]) -> bool:
+    """Whether it can be read from its file again; small ones are not worth it."""
+    return tensor.numel() >= FEW and tensor.is_contiguous() and any(tensor.data_ptr() in file for file in files)
 
 
 def _mapped_files() -> list[range]:

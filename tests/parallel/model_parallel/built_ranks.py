@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Any, NoReturn
 
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
+from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.loop import build
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.state import TrainingState
@@ -37,13 +39,25 @@ def work(_: RunConfig, parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -
         Path("/proc/self/clear_refs").write_text("5")  # the peak is the current size from now on
         before = in_memory("VmRSS")
         trainer = build.build_unrecorded(run, parallel, folder, heartbeat)
-        grown = in_memory("VmHWM") - before
-        digest = TrainingState(trainer).weights_sha256()
-        result = {"grown": grown, "digest": digest, "built_whole": parallel.built_whole}
+        state = TrainingState(trainer)
+        if run.checkpoint.resume is not None:
+            store = CheckpointStore(RunFolder(folder.path / name), every=0, keep=0)
+            state.load(store.last(otherwise=run.checkpoint.resume, ranks=parallel))
+            gc.collect()
+        result = {"grown": in_memory("VmHWM") - before, "built_whole": parallel.built_whole}
+        result |= {"digest": state.weights_sha256(), "moments": moments_sha256(state.learned()["optimizer"])}
         (folder.path / f"{name}.{parallel.rank}.json").write_text(json.dumps(result))
         trainer.close()
-        del trainer
+        del trainer, state
         heartbeat.beat()
+
+
+def moments_sha256(optimizer: dict[str, Any]) -> str:
+    """The digest of an optimizer's state, without what has one value for each weight."""
+    moments = {
+        f"{number} {key}": value for number, values in optimizer["state"].items() for key, value in values.items()
+    }
+    return weights_sha256({name: value for name, value in moments.items() if value.ndim})
 
 
 def in_memory(figure: str) -> int:

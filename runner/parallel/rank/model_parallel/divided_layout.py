@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.rank.lazy import real
+from manyheads.runner.checkpoint.rank.lazy import Lazy, real
 from manyheads.runner.checkpoint.sharded.rank.rank_share import ABSENT, RankShare
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.parallel.rank.model_parallel.own_parts import local
+from manyheads.runner.parallel.rank.model_parallel.own_parts import apart, local
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut
 from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from manyheads.runner.run.checkpoint_places import StateDict
@@ -137,8 +136,8 @@ class DividedLayout(TensorLayout):
         for index, name in enumerate(_flat(self._own_groups)):
             if (values := state["state"].get(number[name])) is not None:
                 by_number[index] = {
-                    key: local(real(self._assembly.part(name, value)))
-                    if isinstance(value, (Tensor, Stored)) and value.ndim
+                    key: apart(local(real(self._assembly.part(name, value))))
+                    if isinstance(value, (Tensor, Lazy)) and value.shape
                     else value
                     for key, value in values.items()
                 }

@@ -24,6 +24,11 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
+def apart(part: Tensor) -> Tensor:
+    """The plain tensor in memory of its own, so that it does not keep the complete one of which it may be a view."""
+    return part if part.untyped_storage().nbytes() == part.nbytes else part.clone()
+
+
 def copies(tensor: Tensor) -> int:
     """Number of ranks of a tensor's mesh that hold the same part of it."""
     if not isinstance(tensor, DTensor):

@@ -1,6 +1,6 @@
 """Where each rank's part lies in a complete tensor, so that parts are gathered, written and read on their own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from manyheads.runner.checkpoint.rank.lazy import Lazy
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored, zeros
-from manyheads.runner.parallel.rank.model_parallel.own_parts import local
+from manyheads.runner.parallel.rank.model_parallel.own_parts import apart, local
 
 if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
@@ -118,6 +118,18 @@ class StoredPart(Lazy):
         return DTensor.from_local(part.to(self._device), mesh, placed, shape=weight.shape, stride=weight.stride())
 
 
+class CutLater(Lazy):
+    """This rank's part of a tensor on disk, all of which is read on demand. ``part``: cuts it like ``weight``."""
+
+    def __init__(self, whole: Lazy, weight: Tensor, part: Callable[[Tensor], Tensor]):
+        self._read, self._part = whole.read, part
+        self.shape, self.dtype = weight.shape, whole.dtype
+
+    def read(self) -> Tensor:
+        part = self._part(self._read())
+        return part if isinstance(part, DTensor) else apart(part)
+
+
 class Assembly:
     """Converts between this rank's parts of a model's tensors and the complete ones.
 
@@ -146,9 +158,13 @@ class Assembly:
     def part(self, name: str, tensor: Any) -> Any:
         """This rank's part of ``tensor``: the model's tensor of this name, or the optimizer's state for it."""
         weight, cut, ranks = self.own[name], self.cuts.get(name), self._ranks
-        if isinstance(tensor, Stored):
+        if isinstance(tensor, Lazy):
             box = place_of(weight, cut, ranks)
-            return StoredPart(tensor, weight, box, ranks.device) if box.shape == tuple(tensor.shape) else tensor
+            if box.shape != tuple(tensor.shape):
+                return tensor
+            if isinstance(tensor, Stored):
+                return StoredPart(tensor, weight, box, ranks.device)
+            return CutLater(tensor, weight, lambda whole: self.part(name, whole))
         if cut is not None and tensor.ndim > cut.dim and tensor.shape[cut.dim] % (cut.blocks * ranks.sizes.tensor) == 0:
             tensor = cut.part(tensor, ranks.place_in.tensor, ranks.sizes.tensor)
         if not isinstance(weight, DTensor) or tensor.shape != weight.shape:  # another model's: loading it reports that
