@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from manyheads.runner.data.left_out import NOTHING, LeftOut
+from manyheads.runner.data.links import nearest_path
 from manyheads.runner.errors import ConfigurationError
 
 SPLITS = ("train", "val", "test")
@@ -36,7 +37,9 @@ def below(root: Path, pattern: str) -> Files:
     if root.is_file():
         return {root.name: root}
     if not root.is_dir():
-        raise ConfigurationError.at("data.root", root, ": there is no such file or folder. Set it to your text.")
+        raise ConfigurationError.at(
+            "data.root", root, f": there is no such file or folder.{nearest_path(root)} Set it to your text."
+        )
     try:
         files = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
     except (ValueError, NotImplementedError) as error:  # the latter for an absolute path

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from manyheads.runner.data.data_option import DOWNLOAD, DataOption
 from manyheads.runner.data.images_or_text import ImagesOrText
-from manyheads.runner.data.links import boundary, refuse_leaving
+from manyheads.runner.data.links import boundary, nearest_path, refuse_leaving
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import NULL, PLACE, TEXT, either, list_of, whole
@@ -68,7 +68,9 @@ class HuggingFaceDataOption(DataOption):
             )
         if root is not None and not Path(root).is_dir():
             raise ConfigurationError.at(
-                "data.root", root, ": there is no such folder. Set it to the folder of a data set."
+                "data.root",
+                root,
+                f": there is no such folder.{nearest_path(Path(root))} Set it to the folder of a data set.",
             )
 
 

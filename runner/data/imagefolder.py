@@ -15,11 +15,12 @@ from manyheads.runner.data.imagefolder_index import list_images
 from manyheads.runner.data.imagefolder_listing import EXTENSIONS, ImageListing, Paths
 from manyheads.runner.data.labelled_images import SPLIT, labelled_images
 from manyheads.runner.data.left_out import LeftOut
-from manyheads.runner.data.links import boundary, is_folder, opened
+from manyheads.runner.data.links import boundary, is_folder, nearest_path, opened
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import PATH
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
+from manyheads.runner.wording import counted
 
 SPLITS = {True: "train", False: "val"}
 
@@ -70,6 +71,13 @@ class ImageFolderOption(DataOption):
             return
         root = Path(self.root)
         train = class_names(folder_of(root, "train"), root)
+        if len(train) == 1 and run.task.name == "classification" and not run.trainer.evaluate_only:
+            raise ConfigurationError.at(
+                "data.root",
+                root,
+                f": {printable(train[0])} is the only class, and there is nothing to tell it from. Set data.root to "
+                f"the folder that holds the folders of all classes, such as {printable(root.parent)}.",
+            )
         is_drawn = self.partition is not None
         tests = run.trainer.test
         if is_undivided(root) and (tests or not is_drawn):
@@ -189,16 +197,28 @@ def class_names(folder: Path, root: Path | None = None) -> list[str]:
     Raises ConfigurationError if there are none.
     """
     if not folder.is_dir():
+        place = root or folder.parent
+        if not place.is_dir():
+            found = f": there is no such folder.{nearest_path(place)}"
+        elif images := [name for name, is_class in _entries(place, place) if not is_class and _is_image(name)]:
+            images_here = counted(len(images), "image")
+            found = f" holds {images_here} and no class folders. If it is a class, set data.root to {place.parent}."
+        else:
+            found = f": the folder {folder} does not exist."
         raise ConfigurationError.at(
             "data.root",
-            root or folder.parent,
-            f": the folder {folder} does not exist. Expected: {folder.name}/<class>/<images>. "
-            "Set data.root to the folder that holds train/ and val/.",
+            place,
+            f"{found} Expected: {folder.name}/<class>/<images>. Set data.root to the folder that holds train/ and "
+            "val/, or class folders.",
         )
     names = [name for name, is_class in _entries(folder, root) if is_class]
     if not names:
         raise ConfigurationError.at("data.root", root or folder.parent, f": {folder} holds no class folders.")
     return names
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(EXTENSIONS)
 
 
 def _entries(folder: Path, root: Path | None) -> list[tuple[str, bool]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.seal import is_own_place
+from manyheads.runner.wording import nearest
 
 MOST_BYTES = 2**30  # of an image file
 
@@ -33,6 +34,15 @@ def is_folder(entry: "os.DirEntry[str]") -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+def nearest_path(path: Path) -> str:
+    """As ``nearest``, for a file or folder that does not exist: what is beside it has the accepted names."""
+    try:
+        names = os.listdir(path.parent)
+    except OSError:
+        return ""
+    return nearest(path.name, (name for name in names if not name.startswith(".")))
 
 
 @contextmanager

@@ -159,7 +159,7 @@ def test_what_the_parent_refuses(own_photos):
     (own_photos / "val").mkdir()
     with pytest.raises(ConfigurationError, match=rf"{own_photos}/val holds no class folder"):
         check(own_photos)
-    with pytest.raises(ConfigurationError, match=r"nowhere/train does not exist"):
+    with pytest.raises(ConfigurationError, match=r"data\.root=\S*nowhere: there is no such folder\. Expected: train/"):
         check(own_photos / "nowhere")
     with pytest.raises(ConfigurationError, match=r"data\.root is not set"):
         config("data=imagefolder")
@@ -219,3 +219,24 @@ def test_a_csv_file_may_say_the_classes(own_photos, tmp_path):
         labels.write_text(text)
         with pytest.raises(ConfigurationError, match=message):
             typed(*data, "data.val_fraction=0.2")
+
+
+def test_a_mistyped_folder_is_answered_by_what_is_beside_it(own_photos):
+    with pytest.raises(
+        ConfigurationError, match=r"data\.root=\S*/phtos: there is no such folder\. Did you mean photos\?"
+    ):
+        check(own_photos.parent / "phtos")
+
+
+def test_the_folder_of_a_class_is_not_a_data_set(own_photos):
+    with pytest.raises(
+        ConfigurationError, match=r"/cat holds 5 images and no class folders.*data\.root to \S*/train\."
+    ):
+        check(own_photos / "train" / "cat")
+
+
+def test_a_single_class_leaves_nothing_to_learn(own_photos):
+    (own_photos / "cats").mkdir()
+    (own_photos / "train" / "cat").rename(own_photos / "cats" / "inner")
+    with pytest.raises(ConfigurationError, match=rf"inner is the only class.*such as {own_photos}\."):
+        config("data=imagefolder", f"data.root={own_photos / 'cats'}", "data.val_fraction=0.2")

@@ -40,6 +40,7 @@ def test_a_file_that_cannot_be_read_is_named_and_its_row_left_empty(command, tmp
     done = command("predict", photo_run.folder.path, folder)
     assert done.code == 0, done.err
     assert f"warning: {folder / 'b.jpg'} cannot be read: " in done.err
+    assert "warning: skipped 1 file (1 .txt). Images end in .jpg, " in done.err
     assert "3 files, of which 1 could not be read" in done.out
     first, second, third = table(tmp_path / "predictions.csv")
     assert {*second.values()} == {str(folder / "b.jpg"), ""}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.data.left_out import LeftOut
-from manyheads.runner.data.links import boundary, opened
+from manyheads.runner.data.links import boundary, nearest_path, opened
 from manyheads.runner.data.table.kinds import IGNORED, setting
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.wording import nearest
@@ -102,7 +102,9 @@ def files_of(root: str | Sequence[str]) -> dict[str, list[Path]]:
 def _existing(place: str) -> Path:
     if not Path(place).exists():
         raise ConfigurationError.at(
-            "data.root", place, " does not exist. Set it to a file, a list of files, or a folder."
+            "data.root",
+            place,
+            f" does not exist.{nearest_path(Path(place))} Set it to a file, a list of files, or a folder.",
         )
     return Path(place)
 

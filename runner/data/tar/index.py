@@ -9,7 +9,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from manyheads.runner.data.links import boundary
+from manyheads.runner.data.links import boundary, nearest_path
 from manyheads.runner.data.shards.index import BLOCKS, NAME, Advance, ShardFile, ShardIndex, check_shards, outdated
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.user_folders import cache_folder
@@ -60,9 +60,11 @@ def list_shards(root: Path) -> list[ShardFile]:
             size, *state = state_of(path)
             shards.append(ShardFile(os.path.relpath(path, root), size, tuple(state)))
     if not shards:
-        reason = ": no file below it ends in .tar" if root.is_dir() else ": there is no such folder"
+        reason = (
+            ": no file below it ends in .tar." if root.is_dir() else f": there is no such folder.{nearest_path(root)}"
+        )
         raise ConfigurationError.at(
-            "data.root", root, f"{reason}. Set it to the folder of the shards, which must not be compressed."
+            "data.root", root, f"{reason} Set it to the folder of the shards, which must not be compressed."
         )
     return sorted(shards)
 

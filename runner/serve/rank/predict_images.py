@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import Any
 import torch
 
 from manyheads.runner.data.imagefolder_listing import EXTENSIONS
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable, warn
 from manyheads.runner.run.data_files import cell
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.run.progress import working
 from manyheads.runner.serve.rank.trained import TOP, Prediction, Trained
+from manyheads.runner.wording import counted, listed
+
+MOST_ENDINGS = 5
 
 Answer = Prediction | str  # a string says why the file could not be read
 
@@ -62,19 +66,21 @@ def refuse_folder(out: Path) -> None:
 def images_in(paths: Sequence[str]) -> list[str]:
     """The files that are named, and the images below the folders that are. Raises ConfigurationError for none."""
     files: list[str] = []
+    others = Counter[str]()
     for path in paths:
         if os.path.isdir(path):
-            below = [
-                os.path.join(parent, name)
-                for parent, _, names in os.walk(path)
-                for name in names
-                if name.lower().endswith(EXTENSIONS)
-            ]
-            files += sorted(below)
+            below = [os.path.join(parent, name) for parent, _, names in os.walk(path) for name in names]
+            files += sorted(name for name in below if name.lower().endswith(EXTENSIONS))
+            names = (os.path.basename(name) for name in below if not name.lower().endswith(EXTENSIONS))
+            others.update(os.path.splitext(name)[1].lower() or name for name in names if name[0] != ".")
         elif os.path.exists(path):
             files.append(path)
         else:
             raise ConfigurationError(f"{path} does not exist. Name image files, or folders of them.")
+    if others:
+        endings = listed([f"{count:,} {ending}" for ending, count in others.most_common()], MOST_ENDINGS)
+        images = f"Images end in {', '.join(EXTENSIONS)}."
+        warn(f"skipped {counted(others.total(), 'file')} ({printable(endings)}). {images}")
     if not files:
         raise ConfigurationError(f"there are no images in {', '.join(paths)}. Allowed: {', '.join(EXTENSIONS)}.")
     return files
