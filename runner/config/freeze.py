@@ -31,13 +31,7 @@ def own(config: Section | DictConfig) -> None:
     """Admits any config, since it is the user's own."""
 
 
-def freeze(
-    folder: RunFolder,
-    composed: DictConfig,
-    *,
-    admit: Admit = own,
-    timeout: float | None = None,
-) -> RunConfig:
+def freeze(folder: RunFolder, composed: DictConfig, *, admit: Admit = own, timeout: float | None = None) -> RunConfig:
     """Write run.yaml and return its content. The other arguments and errors are those of ``checked``."""
     folder.refuse_second_run()
     run = checked(composed, admit=admit, timeout=timeout)

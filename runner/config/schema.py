@@ -9,15 +9,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.code_files import absolute, check_files
-from manyheads.runner.config.lookup import (
-    ABOUT,
-    CONF,
-    NAMED,
-    OWN,
-    SECTIONS,
-    Folders,
-    read,
-)
+from manyheads.runner.config.lookup import ABOUT, CONF, NAMED, OWN, SECTIONS, Folders, read
 from manyheads.runner.config.run_rules import EPOCHS, RULES, rules_of
 from manyheads.runner.config.section_rules import (
     check_entry,

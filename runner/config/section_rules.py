@@ -69,13 +69,7 @@ def checked_option(group: str, section: Any, folders: Folders) -> Section:
 
 
 def check_section(
-    name: str,
-    section: Section,
-    default: Section,
-    rules: Mapping[str, Rule],
-    folders: Folders = OWN,
-    *,
-    open_keys: bool,
+    name: str, section: Section, default: Section, rules: Mapping[str, Rule], folders: Folders = OWN, *, open_keys: bool
 ) -> None:
     """Raises ConfigurationError for unknown keys, unless there may be any (``open_keys``), and for wrong values."""
     if not open_keys and default.get("_target_") != "???":

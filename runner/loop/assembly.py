@@ -87,13 +87,7 @@ def evaluations(model: nn.Module, loaders: Loaders, *, averages: bool) -> dict[s
 
 
 def wrap(
-    run: RunConfig,
-    parallel: Parallel,
-    precision: PrecisionPolicy,
-    model: nn.Module,
-    *,
-    epochs: int,
-    wraps: bool = True,
+    run: RunConfig, parallel: Parallel, precision: PrecisionPolicy, model: nn.Module, *, epochs: int, wraps: bool = True
 ) -> tuple[Wrapped, Phases | None]:
     """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend.
 

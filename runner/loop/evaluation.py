@@ -169,11 +169,7 @@ class Evaluation:
             self._note_missing(split, collected.without_value)
         for observer in self.observers:
             observer.evaluated(split, self.loader.batches.dataset)
-        columns = {
-            f"{split}_seconds": time.perf_counter() - started,
-            **scores,
-            f"{split}_samples": int(total.count),
-        }
+        columns = {f"{split}_seconds": time.perf_counter() - started, **scores, f"{split}_samples": int(total.count)}
         return columns, int(total.corrupt)
 
     def _note_non_finite(self, split: str, loss: float | None) -> None:

@@ -96,8 +96,5 @@ class Monitor:
         remedy = f"Set checkpoint.monitor={columns[0]}" if columns else "Set data.val_fraction=0.1"
         remedy += f", or leave out {'them' if len(others) > 1 else others[0]}." if others else "."
         return ConfigurationError.at(
-            "checkpoint.monitor",
-            monitor,
-            f" has no value: {reason}.{acts} {remedy}",
-            allowed=["auto", *columns],
+            "checkpoint.monitor", monitor, f" has no value: {reason}.{acts} {remedy}", allowed=["auto", *columns]
         )

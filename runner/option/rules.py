@@ -147,10 +147,7 @@ PATH = TEXT.of_kind(KeyKind.PATH)
 PLACE = TEXT.of_kind(KeyKind.PLACE)
 INTEGER = Rule("an integer", is_whole, {"type": "integer"}, KeyKind.NUMBER)
 AUTO = choice("auto")
-CLASS = text(
-    "the dotted name of a class, or a class in a file, net.py:Net",
-    r"[\s\S]*\.[\s\S]*",
-)
+CLASS = text("the dotted name of a class, or a class in a file, net.py:Net", r"[\s\S]*\.[\s\S]*")
 
 
 def rule_for(rules: Mapping[str, Rule], key: str, default: Any) -> Rule | None:

@@ -14,14 +14,7 @@ from manyheads.runner.data.rank.digests import varies
 from manyheads.runner.data.rank.in_memory import InMemory, TableDataset, TokenDataset
 from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.data.read_ahead import ReadAhead
-from manyheads.runner.data.samples import (
-    Dataset,
-    Files,
-    ImageArrays,
-    Samples,
-    TableArrays,
-    TokenBlocks,
-)
+from manyheads.runner.data.samples import Dataset, Files, ImageArrays, Samples, TableArrays, TokenBlocks
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import arguments_of
 
@@ -65,11 +58,7 @@ def _samples(data: Data, split: str, partition: Partition | None, name: str) -> 
         # If the validation samples were drawn from the training samples, the option's own ones are still unseen.
         dataset = data.split(train=split == "train") if split != "test" or partition else data.test()
         if dataset is None:
-            raise ConfigurationError.at(
-                "trainer.test",
-                True,
-                f": data={name} has no samples to test on. {HOW_TO_TEST}",
-            )
+            raise ConfigurationError.at("trainer.test", True, f": data={name} has no samples to test on. {HOW_TO_TEST}")
         return dataset
     samples = data.split(train=True)
     is_train = split == "train"

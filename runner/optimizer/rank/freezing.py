@@ -66,12 +66,7 @@ class Phases:
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        updated: Mapping[str, nn.Parameter],
-        rests: Sequence[Rest],
-        *,
-        keeps_statistics: bool,
+        self, model: nn.Module, updated: Mapping[str, nn.Parameter], rests: Sequence[Rest], *, keeps_statistics: bool
     ):
         self._rests, self._updated, self._own = rests, updated, dict(model.named_parameters())
         self._norms = norms_of(model) if keeps_statistics else []

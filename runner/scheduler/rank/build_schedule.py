@@ -54,13 +54,7 @@ class OfTorch(Schedule):
     """
 
     def __init__(
-        self,
-        optimizer: Optimizer,
-        kind: type[LRScheduler],
-        options: dict[str, Any],
-        *,
-        interval: str,
-        **common: Any,
+        self, optimizer: Optimizer, kind: type[LRScheduler], options: dict[str, Any], *, interval: str, **common: Any
     ) -> None:
         super().__init__(optimizer, **common)
         self._kind, self._options = kind, options
