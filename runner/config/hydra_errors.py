@@ -30,6 +30,7 @@ from manyheads.runner.config.quoting import remedy
 from manyheads.runner.errors import ConfigurationError, Ended, RunFailed, UnknownName
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.tree import leaves
 
 ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
 
@@ -49,6 +50,9 @@ def explained(line: CommandLine) -> Iterator[None]:
         raise
 
 
+MISSING = "???"  # OmegaConf's word for a value that is still to be set
+
+
 def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
     """Raises ConfigurationError for a missing experiment, which Hydra would silently skip even if the user named it.
 
@@ -57,10 +61,23 @@ def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
     for override in as_typed(overrides):
         key, _, value = override.partition("=")
         if key.lstrip("+") == "experiment":
-            for name in map(str.strip, value.strip("[]").split(",")):
+            names = [*map(str.strip, value.strip("[]").split(","))]
+            for name in names:
                 if name not in options("experiment", folders):
                     raise no_such_option("experiment", name, folders)
                 refuse_without_package(name, folders)
+            _refuse_unset(names, CommandLine(tuple(as_typed(overrides))), folders)
+
+
+def _refuse_unset(names: Sequence[str], line: CommandLine, folders: Folders) -> None:
+    """Raises ConfigurationError for a key that an experiment leaves to be set, and for which Hydra takes a default."""
+    places = [folder / "experiment" / f"{name}.yaml" for name in names for folder in folders]
+    pairs = (pair for path in places if path.is_file() for pair in leaves(read(path)))
+    values = [(key, value) for key, value in pairs if not key.startswith("defaults")]
+    given = {key for key, value in values if value != MISSING} | line.chosen
+    for key in (key for key, value in values if value == MISSING and key not in given):
+        message = f"{key} is {MISSING} in experiment={','.join(names)}, to be set for each run. Set it: {key}=<value>."
+        raise ConfigurationError(message, key=key)
 
 
 NOT_OVER_SAVED = (

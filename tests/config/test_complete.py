@@ -247,8 +247,9 @@ def test_cuda_graphs_and_accumulation_are_refused_on_gpus(machine, mode):
 def test_loader_processes_follow_the_cores(machine, tmp_path, cores, overrides, workers):
     machine(gpus=0, cores=cores)
     for split in ("train", "val"):
-        (tmp_path / split / "cat").mkdir(parents=True)
-        (tmp_path / split / "cat" / "1.jpg").touch()
+        for name in ("cat", "dog"):
+            (tmp_path / split / name).mkdir(parents=True)
+            (tmp_path / split / name / "1.jpg").touch()
     data = [] if overrides and overrides[0].startswith("data=") else ["data=imagefolder", f"data.root={tmp_path}"]
     assert complete(config(*data, *overrides))["data"]["num_workers"] == workers
 

@@ -454,3 +454,14 @@ def test_what_cannot_be_left_out_says_how_it_is_emptied(override, remedy):
 def test_a_group_cannot_be_left_out_of_a_dry_run_either(run_here, tmp_path):
     done = run_here("-m", "~model", "seed=1,2", "hydra.launcher.dry_run=true")
     assert (done.code, "~model: a group cannot be left out." in done.err) == (2, True)
+
+
+def test_what_an_experiment_leaves_to_be_set_has_no_default(tmp_path):
+    (tmp_path / "experiment").mkdir()
+    head = "# @package _global_\noptimizer:\n  lr: "
+    (tmp_path / "experiment" / "mine.yaml").write_text(f"{head}???\ntrainer:\n  epochs: 1\n")
+    (tmp_path / "experiment" / "other.yaml").write_text(f"{head}0.1\n")
+    with pytest.raises(ConfigurationError, match=r"optimizer\.lr is \?\?\? in experiment=mine.*optimizer\.lr=<value>"):
+        check_experiment(OmegaConf.create(["experiment=mine", "trainer.epochs=2"]), (CONF, tmp_path))
+    for words in (["experiment=mine", "optimizer.lr=1"], ["+experiment=[mine,other]"]):
+        check_experiment(OmegaConf.create(words), (CONF, tmp_path))
