@@ -1,6 +1,7 @@
 """Photos that are added to a run's folder, or removed from it, before the run is resumed, measured or audited."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from manyheads.runner.provenance.changed_data import refuse_changed
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.conftest import OF_PHOTOS, command  # noqa: F401
+from tests.conftest import RUN, execute
 from tests.data.conftest import save_photos
 from tests.in_process import small, train
 
@@ -98,7 +100,8 @@ def test_samples_drawn_for_validation_in_another_way_are_refused(drawn, override
     assert not Path("longer").exists()
     resumed = f"checkpoint.resume={drawn.last_checkpoint}"
     root = drawn.read_config()["data"]["root"]
-    trained = command("train", *OF_PHOTOS, f"data.root={root}", DRAWN, *overrides, resumed, "trainer.epochs=4")
+    words = (*OF_PHOTOS, f"data.root={root}", DRAWN, *overrides, resumed, "trainer.epochs=4")
+    trained = execute(sys.executable, str(RUN), *words, cwd=Path.cwd())
     assert (trained.code, LEAKS in trained.err) == (2, True), trained
 
 

@@ -15,6 +15,7 @@ from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.records.run_set import gather as runs_of
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import EVENT
+from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, execute
 from tests.tail import tail
 
@@ -56,7 +57,7 @@ def test_programs_see_how_far_it_is(made):
 
 def test_what_is_claimed_is_what_the_runs_measured(made):
     record = gather(made[1], target="val_acc1=1", clock="wall")
-    results = {job.run.folder.name: job.run.result for job in runs_of([str(made[1])]).jobs}
+    results = {job.run.folder.name: RunFolder(job.run.folder).read_result() for job in runs_of([str(made[1])]).jobs}
     for contender in record.contenders:
         for attempt in contender.attempts:
             assert attempt.value == results[attempt.folder]["metrics"]["val_acc1"]
