@@ -120,11 +120,9 @@ def write(comparison: Comparison, folder: Path, *, reloads: int | None = None) -
         make_folder(folder)
         drawn = charts(comparison)
         write_whole(folder / "comparison.html", as_page(comparison, folder, drawn, reloads=reloads))
-        for run in (
-            job.run for row in comparison.rows for job in row.jobs
-        ):  # drawing takes the memory of what was read
-            run.steps.clear()
-            run.epochs.clear()
+        for job in (job for row in comparison.rows for job in row.jobs):  # drawing takes the memory of what was read
+            job.run.steps.clear()
+            job.run.epochs.clear()
         write_whole(folder / "comparison.csv", as_csv(comparison))
         write_whole(folder / "comparison.md", as_markdown(comparison))
         if image := draw(comparison, drawn):
