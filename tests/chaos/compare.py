@@ -12,8 +12,11 @@ from tests.in_process import TIMINGS, rows
 
 OTHERS = ("steps.csv", "epochs.csv", "evaluations.csv", "samples.csv", "gpu.csv", "host.csv")  # not byte by byte
 TABLES = ("steps.csv", "epochs.csv", "evaluations.csv")
-# What a clock or a process number is in, or what depends on how often a run was started.
-VARYING = ("logs", "run.log", "console.log", "gpu.csv", "host.csv", "tensorboard", "trackers", ".hydra", "filler")
+# What a clock or a process number is in, or what depends on how often a run was started, or how busy the machine was.
+VARYING = (
+    *("logs", "run.log", "console.log", "crowding.json", "gpu.csv", "host.csv", "tensorboard", "trackers", ".hydra"),
+    "filler",
+)
 ALWAYS = ("status", "steps", "epochs", "samples_seen", "metrics", "best", "objective", "weights_sha256", "error")
 ORIGIN = ("format", "signature", "commit", "clean", "versions", "packages", "launcher", "ranks", "data", "directory")
 LEFT = ("*.aside", "heartbeat", "nodes.key")
