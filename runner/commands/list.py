@@ -87,13 +87,13 @@ def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:
 
 
 def shared_settings(runs: Sequence[ListedRun]) -> dict[str, str]:
-    """What was typed alike for all of several runs."""
+    """The overrides that all of several runs share."""
     first, *others = (run.typed for run in runs)
     return {key: value for key, value in first.items() if others and all(value == typed.get(key) for typed in others)}
 
 
 def line(run: ListedRun, *, without: Collection[str] = ()) -> tuple[str, ...]:
-    """The row of a run, with a text for each of TITLES. ``without``: keys that were typed alike for all runs."""
+    """The row of a run, with a text for each of TITLES. ``without``: keys of overrides that all runs share."""
     metric = "" if run.value is None else f"{run.metric} {run.value:.4g}"
     name = "" if run.name is None else str(run.name)
     typed = _settings({key: value for key, value in run.typed.items() if key not in without})

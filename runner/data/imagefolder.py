@@ -12,7 +12,7 @@ from typing import ClassVar
 from manyheads.runner.data.data_option import Data, DataOption
 from manyheads.runner.data.image_files import ImageFiles
 from manyheads.runner.data.imagefolder_index import list_images
-from manyheads.runner.data.imagefolder_listing import EXTENSIONS, ImageListing, Paths
+from manyheads.runner.data.imagefolder_listing import EXTENSIONS, ImageListing, Paths, is_image
 from manyheads.runner.data.labelled_images import SPLIT, labelled_images
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, is_folder, nearest_path, opened
@@ -71,13 +71,8 @@ class ImageFolderOption(DataOption):
             return
         root = Path(self.root)
         train = class_names(folder_of(root, "train"), root)
-        if len(train) == 1 and run.task.name == "classification" and not run.trainer.evaluate_only:
-            raise ConfigurationError.at(
-                "data.root",
-                root,
-                f": {printable(train[0])} is the only class, and there is nothing to tell it from. Set data.root to "
-                f"the folder that holds the folders of all classes, such as {printable(root.parent)}.",
-            )
+        if run.task.name == "classification" and not run.trainer.evaluate_only:
+            _refuse_single(train, root)
         is_drawn = self.partition is not None
         tests = run.trainer.test
         if is_undivided(root) and (tests or not is_drawn):
@@ -197,18 +192,18 @@ def class_names(folder: Path, root: Path | None = None) -> list[str]:
     Raises ConfigurationError if there are none.
     """
     if not folder.is_dir():
-        place = root or folder.parent
-        if not place.is_dir():
-            found = f": there is no such folder.{nearest_path(place)}"
-        elif images := [name for name, is_class in _entries(place, place) if not is_class and _is_image(name)]:
-            images_here = counted(len(images), "image")
-            found = f" holds {images_here} and no class folders. If it is a class, set data.root to {place.parent}."
+        parent = root or folder.parent
+        if not parent.is_dir():
+            reason = f": there is no such folder.{nearest_path(parent)}"
+        elif images := [name for name, is_class in _entries(parent, parent) if not is_class and is_image(name)]:
+            count = counted(len(images), "image")
+            reason = f" holds {count} and no class folders. If it is a class, set data.root to {parent.parent}."
         else:
-            found = f": the folder {folder} does not exist."
+            reason = f": the folder {folder} does not exist."
         raise ConfigurationError.at(
             "data.root",
-            place,
-            f"{found} Expected: {folder.name}/<class>/<images>. Set data.root to the folder that holds train/ and "
+            parent,
+            f"{reason} Expected: {folder.name}/<class>/<images>. Set data.root to the folder that holds train/ and "
             "val/, or class folders.",
         )
     names = [name for name, is_class in _entries(folder, root) if is_class]
@@ -217,8 +212,14 @@ def class_names(folder: Path, root: Path | None = None) -> list[str]:
     return names
 
 
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(EXTENSIONS)
+def _refuse_single(names: list[str], root: Path) -> None:
+    if len(names) == 1:
+        raise ConfigurationError.at(
+            "data.root",
+            root,
+            f": {printable(names[0])} is the only class, and there is nothing to tell it from. Set data.root to "
+            f"the folder that holds the folders of all classes, such as {printable(root.parent)}.",
+        )
 
 
 def _entries(folder: Path, root: Path | None) -> list[tuple[str, bool]]:

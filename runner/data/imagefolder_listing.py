@@ -20,6 +20,11 @@ EXTENSIONS = (
 )
 
 
+def is_image(name: str) -> bool:
+    """Whether a file of this name is taken for an image, by its ending."""
+    return name.lower().endswith(EXTENSIONS)
+
+
 @dataclass(frozen=True)
 class ImageListing:
     """Files by their names below their class's folder, class by class, in torchvision's order.
@@ -105,14 +110,14 @@ def _contents(folder: Path, within: str | None) -> dict[str, tuple[list[str], li
                 continue
             read.add(inode)
             for entry in entries:
-                name, is_image = entry.name, entry.name.lower().endswith(EXTENSIONS)
-                if is_image and name[0] != "." and not entry.is_dir(follow_symlinks=False):
+                name, has_ending = entry.name, is_image(entry.name)
+                if has_ending and name[0] != "." and not entry.is_dir(follow_symlinks=False):
                     if entry.is_symlink():  # known from reading the folder
                         refuse_leaving(folder / inside / name, within)
                     images.append(name)
                 elif name[0] != "." and is_folder(entry):
                     waiting.append(f"{inside}{name}/")
-                elif name[0] != "." or is_image or is_folder(entry):
+                elif name[0] != "." or has_ending or is_folder(entry):
                     others.append(name)
         images.sort()
     return contents

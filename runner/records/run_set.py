@@ -16,8 +16,8 @@ from manyheads.runner.run.run_folder import RunFolder
 SEED, FOLD = "seed", f"data.{DataOption.repeating}"
 RUNS = "runs"  # within the folder of a tuning or a judgement
 REPEATING = (SEED, FOLD)  # keys that repeat a job rather than define another one
-# What a comparison reads: columns of steps.csv, since parsing numbers is most of the work for long runs; of epochs.csv
-# validation and these; and keys of the other files.
+# A comparison reads these columns of steps.csv, since parsing numbers is most of the work for long runs, these and the
+# validation columns of epochs.csv, and these keys of the other files.
 OF_STEPS = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
 OF_EPOCHS = ("epoch", "step", "started", "train_seconds", "train_loss", "samples_per_second", "peak_memory_mb")
 UNUSED = ("val_samples", "val_seconds")
@@ -162,7 +162,7 @@ def _is_own_earlier_run(sweep: Path, entry: Entry) -> bool:
 
 
 def _compared(folder: Path, common: dict[Any, Any]) -> Run:
-    """What a comparison reads of a run. ``common``: values of other runs, of which thousands have the same ones."""
+    """The part of a run that a comparison needs. ``common``: earlier runs' values, so that equal ones are held once."""
     run = load_run(folder, steps=OF_STEPS, epochs=_is_compared)
 
     def shared(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.data.imagefolder_listing import EXTENSIONS
+from manyheads.runner.data.imagefolder_listing import EXTENSIONS, is_image
 from manyheads.runner.errors import ConfigurationError, printable, warn
 from manyheads.runner.run.data_files import cell
 from manyheads.runner.run.files import whole_file
@@ -70,8 +70,8 @@ def images_in(paths: Sequence[str]) -> list[str]:
     for path in paths:
         if os.path.isdir(path):
             below = [os.path.join(parent, name) for parent, _, names in os.walk(path) for name in names]
-            files += sorted(name for name in below if name.lower().endswith(EXTENSIONS))
-            names = (os.path.basename(name) for name in below if not name.lower().endswith(EXTENSIONS))
+            files += sorted(filter(is_image, below))
+            names = (os.path.basename(name) for name in below if not is_image(name))
             others.update(os.path.splitext(name)[1].lower() or name for name in names if name[0] != ".")
         elif os.path.exists(path):
             files.append(path)

@@ -67,9 +67,9 @@ class Stored(Lazy):
 
 
 def memory(size: int) -> torch.UntypedStorage:
-    """Memory of so many bytes, which takes no space until it is touched, and goes back to the system when it is freed.
+    """``size`` bytes that take no space until they are touched, and return to the system when they are freed.
 
-    What is freed to the allocator is split up by the next small thing, and does not fit the next tensor.
+    Memory freed to the allocator would be split by small allocations, and the next tensor would not fit into it.
     """
     buffer = mmap.mmap(-1, max(size, 1), flags=UNTOUCHED)
     return torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
