@@ -18,7 +18,7 @@ from manyheads.runner.loop.update import UpdateResult
 from manyheads.runner.parallel.rank.parallel import Parallel
 
 COLLECT_SECONDS = 0.1  # at least, between two exchanges, unless a window takes longer
-MOST = 16  # windows at once
+MOST = 100  # windows at once
 HEARD_SECONDS = 1.0  # at most, between two exchanges, unless an update takes longer: how soon a run stops when asked to
 AT_ONCE, WITHIN = "at_once", "within"
 

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 import torch
 
@@ -12,7 +13,7 @@ from manyheads.runner.parallel.rank.structure import tensors_in
 from manyheads.runner.run.tables.columns import TRAINING
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32
-PATIENCE = 400  # batches kept for adding up later
+PATIENCE = 1000  # batches kept for adding up later
 ADD_UP_SECONDS = 0.25  # as often as the terminal shows a metric
 
 
@@ -65,13 +66,14 @@ class Sums:
         for name, value in other.items():
             self.statistics[name] = self.statistics[name] + value if name in self.statistics else value
 
-    def values(self) -> list[float]:
+    def values(self) -> tuple[float, ...]:
         """All but the statistics, in the order of NAMES."""
-        return [getattr(self, name) for name in NAMES]
+        return VALUES(self)
 
 
 SAMPLED = tuple(f"sampled_{part}" for part in TRAINING[1:])
 NAMES = tuple(field.name for field in fields(Sums) if field.name != "statistics")
+VALUES = attrgetter(*NAMES)
 
 
 def parts(sums: Sums, seconds: float) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from manyheads.runner.precision.rank.precision import PrecisionPolicy
 
 
 class MicroSteps(ForwardBackward):
-    """Forward and backward passes of an update's micro-batches. ``used``: whether the optimizer will step with them.
+    """Forward and backward passes of an update's micro-batches, for which ``of`` prepares them.
 
     Losses are weighted so that the gradients, averaged over the data-parallel ranks, are those of the mean over the
     global batch, that is over everything that the task counts in it, however much of that each micro-batch has.
@@ -31,13 +32,11 @@ class MicroSteps(ForwardBackward):
         scores: Scores,
         parallel: Parallel,
         precision: PrecisionPolicy,
-        *,
-        batches: Sequence[Batch],
-        used: bool = True,
     ):
         self._model, self._optimizer, self._scores = model, optimizer, scores
-        self._parallel, self._precision, self._used = parallel, precision, used
-        self._total = None if scores.task.counts_samples else self._counted(batches)
+        self._parallel, self._precision, self._used = parallel, precision, True
+        self._counts_samples = scores.task.counts_samples
+        self._total: Tensor | None = None
 
     def __call__(self, batch: Batch, *, last: bool) -> ForwardResult:
         with self._parallel.accumulating(self._model, last=last):
@@ -57,8 +56,17 @@ class MicroSteps(ForwardBackward):
             return scaled
 
     def of(self, batches: list[Batch]) -> "MicroSteps":
-        common = self._model, self._optimizer, self._scores, self._parallel, self._precision
-        return MicroSteps(*common, batches=batches, used=self._used)
+        if self._counts_samples:
+            return self
+        steps = copy(self)
+        steps._total = self._counted(batches)
+        return steps
+
+    def unused(self) -> "MicroSteps":
+        """The same, with which the optimizer will not step."""
+        steps = copy(self)
+        steps._used = False
+        return steps
 
     def flattened(self, passes: list[ForwardResult]) -> Tensor:
         """Sums over the passes as one vector: loss, samples, counted, the samples taken, then the statistics."""

@@ -77,6 +77,7 @@ class Update:
         self.scores, self.schedule, self.parallel, self.precision = scores, schedule, parallel, precision
         self.clipping, self.guards = clipping, [*guards]
         self.parameters = precision.parameters(self.optimizer)
+        self._steps = MicroSteps(self.model, self.optimizer, scores, parallel, precision)
 
     def __call__(self, batches: list[Batch], *, number: int, wants_norm: bool) -> UpdateResult:
         """Make update ``number`` of the run, counted from 0. ``wants_norm``: of the gradients; costly on small models.
@@ -115,9 +116,8 @@ class Update:
 
     def micro_steps(self, batches: list[Batch], *, used: bool = True) -> MicroSteps:
         """Forward and backward passes of these micro-batches. ``used``: whether the optimizer will step with them."""
-        return MicroSteps(
-            self.model, self.optimizer, self.scores, self.parallel, self.precision, batches=batches, used=used
-        )
+        steps = self._steps.of(batches)
+        return steps if used else steps.unused()
 
     def evaluate(
         self, model: nn.Module, batch: Batch, *, on_outputs: Callable[[Any], None] | None = None

@@ -166,7 +166,7 @@ def test_sums_add_up():
     one, two = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
     total = Sums(loss=1, count=2, counted=2, seconds=0.5, data_seconds=0.25, statistics={"a": one})
     total.add(Sums(loss=3, count=6, counted=5, corrupt=1, seconds=1.5, statistics={"a": two, "b": two}))
-    assert total.values()[:6] == [4, 8, 7, 1, 2, 0.25]  # in the order of the fields
+    assert total.values()[:6] == (4, 8, 7, 1, 2, 0.25)  # in the order of the fields
     assert total.statistics["a"].tolist() == [4, 6]
     assert total.statistics["b"].tolist() == [3, 4]
     assert one.tolist() == [1, 2]

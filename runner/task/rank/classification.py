@@ -194,10 +194,9 @@ class Classification(Task):
         return Scored(logits_of(outputs).detach(), _most_probable(batch[1]))
 
     def add_up(self, observed: list[Scored]) -> dict[str, Tensor]:
-        scored = [batch for batch in observed if batch.has_classes]
-        if not scored:
+        if not observed[0].has_classes:
             return {}
-        logits, targets = (torch.cat(parts) for parts in zip(*scored, strict=True))
+        logits, targets = (torch.cat(parts) for parts in zip(*observed, strict=True))
         if self.ignores:
             counts = targets != self.ignored
             logits, targets = logits[counts], targets[counts]
