@@ -13,7 +13,7 @@ from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.tree import Section
-from manyheads.runner.provenance.changed_data import warn_of_changed
+from manyheads.runner.provenance.changed_data import warn_of_changed, warn_of_copy
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.records.find import OUTPUTS
 from manyheads.runner.records.run_result import Result, result_if_any
@@ -52,6 +52,8 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     typed = split_typed(overrides)[1]
     if run.data.sources() == declared("data", past.config["data"]).sources():  # no other data was chosen
         warn_of_changed(past.folder, run.data)
+    else:
+        warn_of_copy(past.folder, run.data)
     refuse_start(OUTPUTS.absolute())
     folder = RunFolder(new_folder(typed))
     try:

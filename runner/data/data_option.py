@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from manyheads.runner.data.partition import Partition
+from manyheads.runner.data.partition import ALL, KEYS, Partition
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.option import Option
@@ -27,6 +27,7 @@ from manyheads.runner.option.rules import (
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
 from manyheads.runner.run.objects import Address, is_address
+from manyheads.runner.run.run_folder import RunFolder
 
 OBJECTS = Rule(
     "a list, each {_target_: <class>, ...}",
@@ -106,7 +107,7 @@ class DataOption(Option):
         "sampler": either(choice(*SAMPLERS), OBJECT),
         "on_corrupt": choice("error", "skip"),
         "fingerprint": choice("sizes", "contents", "none"),
-        "val_fraction": number(above=0, below=1),
+        "val_fraction": either(number(above=0, below=1), whole(ALL, ALL)),
         "folds": whole(2),
         "fold": whole(0),
         "split_seed": whole(0),
@@ -152,6 +153,11 @@ class DataOption(Option):
         return Partition.of(self.val_fraction, folds=self.folds, fold=self.fold, seed=self.split_seed)
 
     @property
+    def draws_validation(self) -> bool:
+        """Whether validation samples are taken from the training samples: which ones depends on their number."""
+        return self.partition is not None or self.val_fraction is not None
+
+    @property
     def without_classes(self) -> str:
         """The error for data without classes whose number a model needs."""
         if "num_classes" in self.section:
@@ -170,6 +176,11 @@ class DataOption(Option):
 
     def resolved(self, run: RunConfig) -> RunConfig:
         run = super().resolved(run)
+        if run.trainer.evaluate_only:
+            run = run.changed(data=run.data.evaluated(run.checkpoint.load))
+        elif self.val_fraction == ALL:
+            why = " leaves no sample to train on. Lower it: all samples are for evaluations of trained weights."
+            raise ConfigurationError.at("data.val_fraction", self.val_fraction, why)
         if self.section["num_workers"] != "auto":
             return run
         cores = run.launcher.cores_for_each(on_gpus=run.on_gpus)
@@ -181,42 +192,47 @@ class DataOption(Option):
             _ = self.kind  # which imports no torch: a class that does not exist is refused at once
         _ = self.partition
         if self.order == "blocks" and self.order_block is None:
-            raise ConfigurationError.at(
-                "data.order",
-                self.order,
-                f": data={self.name} is in memory, where neighbours are not read together. Set it to shuffle or "
-                "feistel.",
-                allowed=["auto", "shuffle", "feistel"],
-            )
+            why = f": data={self.name} is in memory, where neighbours are not read together. Set shuffle or feistel."
+            raise ConfigurationError.at("data.order", self.order, why, allowed=["auto", "shuffle", "feistel"])
         if self.sampler is not None and self.order != "auto":
-            raise ConfigurationError.at(
-                "data.order", self.order, ": data.sampler decides the order. Set data.order=auto, or data.sampler=null."
-            )
+            why = ": data.sampler decides the order. Set data.order=auto, or data.sampler=null."
+            raise ConfigurationError.at("data.order", self.order, why)
         if self.order == "stream":
             self._refuse_numbers()
         if self.on_device:
             self._refuse_host()
         if self.shift is not None and self.image_size is not None and self.shift >= self.image_size:
-            raise ConfigurationError.at(
-                "data.shift",
-                self.shift,
-                f" would move images of data.image_size={self.image_size} out of sight. Lower "
-                "it, or set it to null, an eighth of a side.",
-            )
+            why = f" would move images of data.image_size={self.image_size} out of sight."
+            how = "Lower it, or set it to null, an eighth of a side."
+            raise ConfigurationError.at("data.shift", self.shift, f"{why} {how}")
+
+    def evaluated(self, weights: str | None) -> Section:
+        """Keys of an evaluation of other data than the run of ``weights`` had: all, or its own validation samples.
+
+        Empty if other keys than the run's select samples, or only the ranks can tell. Raises ConfigurationError.
+        """
+        origin = RunFolder(Path(weights or "").expanduser().absolute().parent.parent)
+        has_own, now = self.own_validation(), self.section
+        if weights is None or "folds" not in now or has_own is None or not origin.config.exists():
+            return {}
+        before = origin.read_config()["data"]
+        is_other = any(now.get(key) != before.get(key) for key in ("root", "labels"))
+        if not is_other or any(now[key] is not None and now[key] != before.get(key) for key in KEYS):
+            return {}
+        return {"val_fraction": None if has_own else ALL, "folds": None, "fold": None}
+
+    def own_validation(self) -> bool | None:
+        """Whether there are validation samples; None if only ranks can tell. Raises ConfigurationError if unclear."""
+        return None
 
     def _refuse_host(self) -> None:
         """Raises ConfigurationError for settings that need batches in the host's memory."""
         if self.num_workers != 0:
-            raise ConfigurationError.at(
-                "data.num_workers",
-                self.num_workers,
-                ": with data.on_device=true no loader process has the images. Set it to 0.",
-            )
+            why = ": with data.on_device=true no loader process has the images. Set it to 0."
+            raise ConfigurationError.at("data.num_workers", self.num_workers, why)
         if given := next((key for key in ("transform", "val_transform") if getattr(self, key)), None):
-            raise ConfigurationError(
-                f"data.{given} needs single samples in the host's memory. Set it to [], or set data.on_device=false.",
-                key=f"data.{given}",
-            )
+            why = f"data.{given} needs single samples in the host's memory. Set it to [], or set data.on_device=false."
+            raise ConfigurationError(why, key=f"data.{given}")
 
     def _refuse_numbers(self) -> None:
         """Raises ConfigurationError for a stream of data that has none, and for settings that need numbered samples."""
@@ -232,11 +248,8 @@ class DataOption(Option):
                 "and give the data set validation samples of its own.",
             )
         if self.on_corrupt == "skip":
-            raise ConfigurationError.at(
-                "data.on_corrupt",
-                self.on_corrupt,
-                ": a stream can't be continued after an error. Let the class skip what it can't read.",
-            )
+            why = ": a stream can't be continued after an error. Let the class skip what it can't read."
+            raise ConfigurationError.at("data.on_corrupt", self.on_corrupt, why)
 
     def _absolute(self, root: str) -> str:
         """The root as an absolute path or address. Raises ConfigurationError for an address that cannot be read."""
@@ -244,12 +257,9 @@ class DataOption(Option):
             return os.path.abspath(os.path.expanduser(root))
         address = Address.of(root, key="data.root")
         if not self.reads_storage and self.target.startswith("manyheads."):
-            raise ConfigurationError.at(
-                "data.root",
-                address,
-                f": data={self.name} reads local folders only. Copy it to one, or use data=tar, data=parquet or "
-                "data=tokens.",
-            )
+            why = f": data={self.name} reads local folders only."
+            how = "Copy it to one, or use data=tar, data=parquet or data=tokens."
+            raise ConfigurationError.at("data.root", address, f"{why} {how}")
         return address.text
 
     def sources(self) -> dict[str, Path]:

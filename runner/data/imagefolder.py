@@ -65,6 +65,19 @@ class ImageFolderOption(DataOption):
                 "example to 0.2.",
             )
 
+    def own_validation(self) -> bool:
+        root = Path(self.root)
+        if self.labels is not None:
+            return any(image.split == "val" for image in labelled_images(self.labels, root))
+        if (root / "test").is_dir() and not (root / "val").is_dir():
+            raise ConfigurationError.at(
+                "data.root",
+                root,
+                f": it holds train/ and test/, but no val/. Set data.root to {printable(root)}/test or "
+                f"{printable(root)}/train, whichever is to be measured.",
+            )
+        return (root / "val").is_dir()
+
     def check_run(self, run: RunConfig) -> None:
         if self.labels is not None:
             self._check_labels(self.labels, is_drawn=self.partition is not None, tests=run.trainer.test)

@@ -10,6 +10,7 @@ from manyheads.runner.errors import ConfigurationError
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
 
+ALL = 1  # the fraction by which an evaluation measures all samples of other data than its weights were trained on
 KEYS = ("val_fraction", "folds", "fold", "split_seed")
 
 
@@ -30,25 +31,19 @@ class Partition:
         if fraction is None and folds is None and fold is None:
             return None
         if fraction is not None and (folds is not None or fold is not None):
-            raise ConfigurationError.at(
-                "data.val_fraction",
-                fraction,
-                f" and data.fold={fold} of data.folds={folds} are two ways to select "
-                "the validation samples. Set one of them to null.",
-            )
+            why = f" and data.fold={fold} of data.folds={folds} are two ways to select the validation samples."
+            raise ConfigurationError.at("data.val_fraction", fraction, f"{why} Set one of them to null.")
         if fraction is None and (folds is None or fold is None or fold >= folds):
-            raise ConfigurationError.at(
-                "data.fold",
-                fold,
-                f" data.folds={folds}: set both, fold from 0 to folds - 1, such as "
-                "data.folds=5 data.fold=0,1,2,3,4 in a sweep (-m).",
-            )
+            how = "set both, fold from 0 to folds - 1, such as data.folds=5 data.fold=0,1,2,3,4 in a sweep (-m)."
+            raise ConfigurationError.at("data.fold", fold, f" data.folds={folds}: {how}")
         return Partition(fraction, folds, fold, seed)
 
     def indices(self, size: int, *, train: bool) -> "np.ndarray":
         """Indices, in order, of the samples of ``size`` to train on, or to validate on. Raises ConfigurationError."""
         import numpy as np
 
+        if self.val_fraction == ALL:  # an evaluation builds training samples too, and takes none
+            return np.arange(size)
         order = np.random.RandomState(self.seed % 2**32).permutation(size)
         validates = np.zeros(size, bool)
         if self.val_fraction is not None:

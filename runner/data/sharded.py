@@ -71,6 +71,12 @@ class ShardedOption(BelowRoot, DataOption):
         needed = ["train"] if self.partition is not None else ["train", "val"]
         return chosen(split, self.section[f"{split}_shards"], names, may_lack=split not in needed)
 
+    def own_validation(self) -> bool | None:
+        if not isinstance(location := self.place, Path):
+            return None
+        names = LocalFolder(location, self.shards).names
+        return bool(chosen("val", self.section["val_shards"], names, may_lack=True))
+
     def check_shards(self, names: Sequence[str]) -> None:
         """Raises ConfigurationError for splits without shards, or that share some; names what no split reads."""
         shards = {split: {*self.chosen(split, names)} for split in SPLITS}

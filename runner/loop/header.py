@@ -12,9 +12,9 @@ from manyheads.runner.loop.header_rows import (
     device_name,
     division,
     emulated,
-    evaluated,
     length,
     ordering,
+    samples,
     unfused,
     weights,
 )
@@ -35,10 +35,10 @@ def header(run: RunConfig, parallel: Parallel, prepared: Prepared, settings: Tra
     classes = prepared.data.classes_in_words
     train, trainer, batch_size = loaders.train, run.trainer, run.data.batch_size
     threads = counted(torch.get_num_threads(), "CPU thread")
-    sizes = f"{train.samples:,} training and {evaluated(loaders.val)} validation samples"
     interval = run.scheduler.section.get("interval")  # of torch's classes, which do not say it
     scheduler = run.scheduler.name + (f", stepped once per {interval} (scheduler.interval)" if interval else "")
     trains = not trainer.evaluate_only
+    sizes = samples(loaders, trains=trains, fraction=run.data.val_fraction, fold=run.data.fold)
     limits = {"max_steps": trainer.max_steps, "stop_after": trainer.stop_after}
     idle = {}
     if trains:

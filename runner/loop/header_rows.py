@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from manyheads.runner.data.order import quality
+from manyheads.runner.data.partition import ALL
+from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.errors import printable_text
@@ -18,14 +20,20 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.wording import counted
 
 
-def evaluated(val: Loader) -> str:
-    """The number of samples of an evaluation; with trainer.limit_val also of how many they are drawn."""
-    used = min(cast(EvaluationSampler, val.sampler).size, val.samples)
-    return (
-        f"{used:,}"
-        if used == val.samples
-        else f"{used:,} (a random sample, drawn by data.split_seed) of {val.samples:,}"
-    )
+def samples(loaders: Loaders, *, trains: bool, fraction: float | None, fold: int | None) -> str:
+    """The samples of a run, or those of an evaluation and of how many ``fraction`` or ``fold`` selected them."""
+    train, val = loaders.train.samples, loaders.val.samples
+    used, rest = min(cast(EvaluationSampler, loaders.val.sampler).size, val), ""
+    if used < val:  # trainer.limit_val
+        rest = f" (a random sample, drawn by data.split_seed) of {val:,}"
+    if trains:
+        return f"{train:,} training and {used:,}{rest} validation samples"
+    if fraction == ALL:
+        return f"all {used:,} samples" if used == val else f"{used:,}{rest} samples"
+    if fraction is not None or fold is not None:
+        rest += f" (data.fold={fold})" if fraction is None else f" (data.val_fraction={fraction})"
+        return f"{used:,}{rest} of {train + val:,} samples"
+    return f"{used:,}{rest} validation samples"
 
 
 def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:

@@ -36,7 +36,7 @@ def refuse_changed(folder: RunFolder, option: DataOption) -> None:
         )
     if (change := change_of(folder, option)) is None:
         return
-    if not trained or not draws_validation(option):
+    if not trained or not option.draws_validation:
         warn(change)
         return
     raise ConfigurationError(
@@ -71,10 +71,20 @@ def warn_of_changed(folder: RunFolder, option: DataOption) -> None:
         warn(change)
 
 
+def warn_of_copy(folder: RunFolder, option: DataOption) -> None:
+    """Warn of data in another location, if it may be a copy of what a run was trained on. Raises as ``change_of``."""
+    recorded = _recorded(folder) if option.draws_validation else None
+    if recorded is not None and (now := fingerprint(option)) is not None and _same(recorded, now):
+        warn(
+            f"data.root={option.root} has as many files as the data that {folder} was trained on, of the same names "
+            "and sizes. If it is a copy, samples that trained the model may be among those that are measured."
+        )
+
+
 def described_change(folder: RunFolder, option: DataOption) -> str | None:
     """The sentence of ``change_of`` and, if samples for training may now be for validation, one that says so."""
     change = change_of(folder, option)
-    return f"{change} {LEAK}" if change is not None and draws_validation(option) else change
+    return f"{change} {LEAK}" if change is not None and option.draws_validation else change
 
 
 def change_of(folder: RunFolder, option: DataOption) -> str | None:
@@ -83,18 +93,18 @@ def change_of(folder: RunFolder, option: DataOption) -> str | None:
     Also None if one of the two has no fingerprint, as with data.fingerprint=none. Raises ConfigurationError if
     provenance.json can't be read.
     """
-    if not folder.provenance.exists():
-        return None
-    recorded = right(read_json(folder.provenance), ProvenanceJson).get("data")
+    recorded = _recorded(folder)
     forget_files()  # a process that has trained may go on after the files have changed
     if recorded is None or (now := fingerprint(option)) is None or _same(recorded, now):
         return None
     return f"the data has changed since {folder} was started: there were {_size(recorded)}, now there are {_size(now)}."
 
 
-def draws_validation(option: DataOption) -> bool:
-    """Whether validation samples are taken from the training samples, so that more samples change which they are."""
-    return option.partition is not None or option.section.get("val_fraction") is not None
+def _recorded(folder: RunFolder) -> Fingerprint | None:
+    """The fingerprint of the data that a run was started on; None if there is none."""
+    if not folder.provenance.exists():
+        return None
+    return right(read_json(folder.provenance), ProvenanceJson).get("data")
 
 
 def _same(recorded: Fingerprint, now: Fingerprint) -> bool:

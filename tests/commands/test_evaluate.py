@@ -47,6 +47,55 @@ def test_other_data(command, tmp_path, photo_run):
     assert "warning" not in done.out
 
 
+@pytest.fixture(scope="module")
+def drawn_run(tmp_path_factory):
+    """A run of photos in class folders alone, a fifth of which validated."""
+    folder = tmp_path_factory.mktemp("drawn")
+    photos = save_photos(folder / "photos", train=10, val=1) / "train"
+    data = ("data=imagefolder", f"data.root={photos}", "data.image_size=8", "data.val_fraction=0.2")
+    return train(folder / "run", small(*data, "data.num_workers=0", "trainer.max_steps=1"))
+
+
+@pytest.mark.parametrize(
+    ("part", "overrides", "samples", "row"),
+    [
+        ("val", (), 15, "all 15 samples"),
+        (".", (), 15, "15 validation samples"),
+        ("val", ("data.val_fraction=0.4",), 6, "6 (data.val_fraction=0.4) of 15 samples"),
+    ],
+)
+def test_all_samples_of_other_data_are_measured(command, tmp_path, drawn_run, part, overrides, samples, row):
+    """Or those that it has for validation, whatever part of the run's own data validated."""
+    others = save_photos(tmp_path / "others", train=2, val=5)
+    done = command("evaluate", drawn_run.folder.path, f"data.root={others / part}", *overrides, HERE)
+    assert done.code == 0, done.err
+    assert metrics(RunFolder(tmp_path / "evaluation"))["val_samples"] == samples
+    assert f"data       imagefolder, {row}, 3 classes" in done.out
+    assert "warning" not in done.out + done.err
+
+
+def test_the_run_s_own_data_has_the_samples_that_validated(command, tmp_path, drawn_run):
+    done = command("evaluate", drawn_run.folder.path, HERE)
+    assert done.code == 0, done.err
+    assert "data       imagefolder, 6 (data.val_fraction=0.2) of 30 samples, 3 classes" in done.out
+    assert metrics(RunFolder(tmp_path / "evaluation"))["val_samples"] == 6
+
+
+def test_class_folders_are_measured_by_a_run_that_had_validation_samples(command, tmp_path, photo_run):
+    others = save_photos(tmp_path / "others", train=1, val=5) / "val"
+    done = command("evaluate", photo_run.folder.path, f"data.root={others}", HERE)
+    assert done.code == 0, done.err
+    assert "all 15 samples" in done.out
+
+
+def test_which_part_of_other_data_is_measured_must_be_clear(command, tmp_path, drawn_run):
+    others = save_photos(tmp_path / "others", train=2, val=5)
+    (others / "val").rename(others / "test")
+    done = command("evaluate", drawn_run.folder.path, f"data.root={others}", HERE)
+    assert done.code == 2, done.out
+    assert f"data.root={others}: it holds train/ and test/, but no val/. Set data.root to {others}/test or" in done.err
+
+
 def test_data_of_other_classes_is_pointed_out(command, tmp_path, photo_run):
     others = save_photos(tmp_path / "others", train=1, val=1)
     for split in ("train", "val"):

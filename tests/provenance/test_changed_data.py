@@ -116,3 +116,13 @@ def test_the_same_data_elsewhere_is_the_same(drawn, own_photos, tmp_path, comman
     longer = command("resume", drawn.path, *overrides)
     assert longer.code == 0, longer
     assert "the data has changed" not in longer.err
+
+
+def test_an_evaluation_of_a_copy_is_warned_of(command, tmp_path, own_photos):  # noqa: F811
+    """All of its samples are measured, of which most trained the model."""
+    run = trained(tmp_path / "run", own_photos / "train", DRAWN)
+    shutil.copytree(own_photos / "train", tmp_path / "copy")
+    for folder, is_copy in (("copy", True), ("photos/val", False)):
+        done = command("evaluate", run, f"data.root={tmp_path / folder}", f"hydra.run.dir={tmp_path / folder}-measured")
+        assert done.code == 0, done.err
+        assert ("copy has as many files as the data that" in done.err) == is_copy

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manyheads.runner.data.partition import ALL
 from manyheads.runner.data.table.encoding import listed
 from manyheads.runner.data.table.files import TextColumns
 from manyheads.runner.data.table.findings import is_identifier, leaks, may_be_codes
 from manyheads.runner.data.table.kinds import CATEGORY, IGNORED, NUMBER, is_whole, setting
-from manyheads.runner.data.table.rows import ALL, DRAWN
+from manyheads.runner.data.table.rows import DRAWN
 from manyheads.runner.errors import printable
 from manyheads.runner.wording import counted
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.data.table.files import TableFormat, columns_of, files_of, read
 from manyheads.runner.data.table.kinds import CATEGORY, DATE, KINDS, NUMBER
-from manyheads.runner.data.table.rows import ALL
 from manyheads.runner.data.table.table import Table, target_kind
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.locate import signature
@@ -23,9 +22,7 @@ from manyheads.runner.option.rules import (
     choice,
     either,
     list_of,
-    number,
     text,
-    whole,
 )
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
@@ -61,7 +58,6 @@ class TableOption(DataOption):
         "delimiter": either(AUTO, text("a character", ".|\t")),
         "decimal": choice(".", ","),
         "encoding": either(AUTO, PATH, NULL),
-        "val_fraction": either(number(above=0, below=1), whole(ALL, ALL)),
     }
     root: str | list[str]  # type: ignore[assignment]
     columns: dict[str, str]
@@ -73,6 +69,9 @@ class TableOption(DataOption):
     @property
     def draws(self) -> bool:
         return False  # it divides its rows itself, by what the training rows of a fold say
+
+    def own_validation(self) -> bool:
+        return "val" in files_of(self.root)
 
     def unavailable(self) -> str | None:
         if importlib.util.find_spec("pyarrow"):
@@ -121,15 +120,12 @@ class TableOption(DataOption):
             )
         if wanted is not None:
             keys["columns"] = {**self.columns, column: wanted}
-        if run.trainer.evaluate_only:
-            keys |= _measured(run.data.root, run.checkpoint.load)
+        if run.trainer.evaluate_only and (encoding := _encoding_of(run.checkpoint.load)) is not None:
+            keys["encoding"] = encoding  # rows are encoded as in training
         return run.changed(data=keys)
 
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
-        if self.val_fraction == ALL and not run.trainer.evaluate_only:
-            rest = " leaves no row to train on. Lower it: all rows are for evaluations of trained weights."
-            raise ConfigurationError.at("data.val_fraction", self.val_fraction, rest)
         table = Table(**{key: self.section[key] for key in inspect.signature(Table).parameters})
         table.split(train=True)
         table.split(train=False)
@@ -153,15 +149,6 @@ class TableOption(DataOption):
     def sources(self) -> dict[str, Path]:
         roots = self.root if isinstance(self.root, list) else [self.root]
         return {f"root_{number}" if number else "root": Path(root) for number, root in enumerate(roots)}
-
-
-def _measured(root: Any, weights: str | None) -> dict[str, Any]:
-    """Keys of an evaluation: rows are encoded as in training, and other files than it had are measured completely."""
-    if (encoding := _encoding_of(weights)) is None:
-        return {}
-    trained_on = RunFolder(Path(encoding).parent).read_config()["data"]["root"]
-    every = {"val_fraction": ALL, "folds": None, "fold": None}
-    return {"encoding": encoding, **(every if root != trained_on and "val" not in files_of(root) else {})}
 
 
 def _encoding_of(weights: str | None) -> str | None:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 DRAWN = 0.2  # fraction of the rows, where there are no others to validate on
-ALL = 1  # the fraction by which an evaluation measures other files than those that were trained on
 
 
 def validating(

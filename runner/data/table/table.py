@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyheads.runner.data.data_option import Data
-from manyheads.runner.data.partition import Partition
+from manyheads.runner.data.partition import ALL, Partition
 from manyheads.runner.data.samples import TableArrays
 from manyheads.runner.data.table.encoding import Encoding, TargetColumn, fitted
 from manyheads.runner.data.table.facts import facts_of
@@ -24,7 +24,7 @@ from manyheads.runner.data.table.kinds import (
     numbers_in,
     setting,
 )
-from manyheads.runner.data.table.rows import ALL, DRAWN, validating
+from manyheads.runner.data.table.rows import DRAWN, validating
 from manyheads.runner.data.table.stored import stored_encoding
 from manyheads.runner.errors import ConfigurationError, printable
 

@@ -269,7 +269,7 @@ def test_an_evaluation_names_missing_and_unseen_values(tmp_path, priced):
 
 def test_all_rows_are_for_evaluations(tmp_path, table):
     given = ("data=table", f"data.root={table}", "data.target=price", "data.val_fraction=1")
-    with pytest.raises(ConfigurationError, match="data.val_fraction=1 leaves no row to train on"):
+    with pytest.raises(ConfigurationError, match="data.val_fraction=1 leaves no sample to train on"):
         small(*given)
 
 
