@@ -77,7 +77,7 @@ lint: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m tests.docs
 
-# What every run costs. Against other libraries too, where they are: pip install --group bench. Some fifteen minutes on
+# What every run costs. Against other libraries too, where they are: pip install --group bench. Some twelve minutes on
 # two idle cores; what other programs print goes to outputs/benchmarks/<date>.log.
 bench: $(DEV)
 	$(BIN)/python -m tests.benchmarks

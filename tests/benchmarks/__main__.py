@@ -1,6 +1,6 @@
 """Compare with hand-written code and other libraries, and write outputs/benchmarks/<date>.json. ``make bench``.
 
-Without arguments what every run costs is measured: the modules of MAIN, in some fifteen minutes on two idle cores.
+Without arguments what every run costs is measured: the modules of MAIN, in some twelve minutes on two idle cores.
 ``python -m tests.benchmarks features training`` measures what is in these modules, and ``all`` everything, curves
 included. Rows are shown as soon as they are measured, and Ctrl-C keeps what was. What runs and other programs print,
 such as torchrun's warnings, is in <date>.log.

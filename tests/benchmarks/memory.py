@@ -26,7 +26,7 @@ def peak(*command: str) -> float:
     return most
 
 
-def measure(rounds: int = 3) -> Comparison:
+def measure(rounds: int = 2) -> Comparison:
     """``Comparison.seconds`` are MB here."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "minimal.py"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from manyheads.runner.run.run_folder import RunFolder
@@ -16,17 +16,18 @@ OURS, PASSIVE = "launcher.wait_policy=brief", "OMP_WAIT_POLICY=PASSIVE"
 DEFAULT, ACTIVE = "launcher.wait_policy=auto, the default", "launcher.wait_policy=active"
 STEPS = 100
 SHORT = (f"trainer.max_steps={STEPS}", "trainer.evaluate_every=0", "checkpoint.every=0", "trainer.device=cpu")
+UNTIL_ORPHANED = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 
 @contextmanager
-def busy() -> Iterator[None]:
-    """Another process computes meanwhile, as much as it can."""
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
-        try:
-            yield
-        finally:
-            process.kill()
+def busy(programs: int = 1) -> Iterator[None]:
+    """Other processes compute meanwhile, each as much as it can."""
+    with ExitStack() as stack:
+        for _ in range(programs):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", UNTIL_ORPHANED]))
+            stack.callback(process.kill)
+        yield
 
 
 def seconds(where: Path, *overrides: str, **variables: str) -> float:
