@@ -18,6 +18,8 @@ from manyheads.runner.run.json_types import ProvenanceJson
 HARMLESS = ("python", "driver")  # versions that cannot change numbers
 COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")  # packages whose versions can change numbers
 WHICH = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")  # choose devices, which are compared themselves
+# Beginnings of variables that launchers set, torchrun the last, and that differ without an effect on numbers.
+OF_LAUNCHERS = ("SLURM_", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
 MOST_PACKAGES = 6
 MAY = {True: "may", False: "no"}
 
@@ -118,7 +120,7 @@ def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, 
     yield "CPU", *both("model", "cpu"), True
     variables = recorded.get("environment", {})
     for name in sorted({*variables, *now["environment"]}):
-        if not name.startswith("SLURM_"):  # they differ in every job
+        if not name.startswith(OF_LAUNCHERS):
             matters = name not in WHICH
             yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), matters
     yield "launcher", *both("launcher"), False

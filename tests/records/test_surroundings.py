@@ -31,6 +31,11 @@ def test_nothing_differs_from_itself(recorded, capsys):
     assert "nothing differs" in capsys.readouterr().out
 
 
+def test_what_torchrun_sets_is_no_difference(recorded):
+    variables = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
+    assert found({**recorded, "environment": variables}, {**recorded, "environment": {}}) == []
+
+
 @pytest.mark.parametrize(
     ("keys", "to", "what", "matters"),
     [
