@@ -1,5 +1,6 @@
 """The answer of ``report``, and of a sweep that has ended: the comparison as data, and in a terminal."""
 
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -73,16 +74,17 @@ MOST_ROWS, MOST_LINES = 200, 12
 
 
 def show(comparison: Comparison, *, console: Console | None = None) -> None:
-    """Print the comparison. In a narrow window, columns are left out and named; a pipe gets all of them."""
+    """Print the comparison. In a narrow window columns are left out and named; a pipe gets all, if COLUMNS is unset."""
     console = console or Console()
+    most = console.width if console.is_terminal or "COLUMNS" in os.environ else 10_000
     if not console.is_terminal:
-        console.width = 10_000
+        console.width = 10_000  # lines are not wrapped
     console.print(Text(f"{comparison.title}: {comparison.headline}"))
     if not comparison.rows:
         return
     columns, omitted = shown_columns(comparison), []
-    for name in _dispensable(comparison) if console.is_terminal else ():
-        if _width(comparison, columns, console) <= console.width:
+    for name in _dispensable(comparison):
+        if _width(comparison, columns, console) <= most:
             break
         omitted += [SPREAD] if name == SPREAD else [column.title for column in columns if column.name == name]
         columns = _without(columns, name)

@@ -124,6 +124,18 @@ def test_a_terminals_table_fits(sweep: Sweep, width: int):
     assert ("Columns that did not fit" in text) == (width < 160)
 
 
+def test_a_pipe_has_all_columns_unless_their_number_is_set(sweep: Sweep, monkeypatch, capsys):
+    sweep.job("parallel=single", seconds=2.0)
+    sweep.job("parallel=ddp", seconds=1.0)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for columns in (None, 100):
+        if columns is not None:
+            monkeypatch.setenv("COLUMNS", str(columns))
+        show(sweep.compared())
+        table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("┃")]
+        assert (max(map(len, table)) <= 100) == (columns == 100)
+
+
 @pytest.mark.parametrize("width", [46, 80, 120])
 @pytest.mark.parametrize("key", ["parallel", "optimizer.lr"])
 def test_accuracy_is_the_last_column_to_be_left_out(sweep: Sweep, width: int, key: str):
