@@ -83,10 +83,6 @@ def _refuse_unset(names: Sequence[str], line: CommandLine, folders: Folders) -> 
 NOT_OVER_SAVED = (
     "experiment=... can't be applied to a saved config. Leave out --config-path, or set its keys one by one."
 )
-OF_ANOTHER = (
-    "Leave it out with any other option. If it is part of a judgement's base, and the change chooses another option, "
-    "write ++{key}=... in base, and ~{key} in the change."
-)
 _NO_SUCH_KEY = re.compile(
     r"Could not override '([^']+)'|No earlier Group Default for '([^']+)'"
     r"|Key '[^']+' is not in struct\s+full_key: (\S+)"
@@ -175,7 +171,8 @@ def _of_key(key: str, text: str, folders: Folders, overrides: Sequence[str]) -> 
         listing = f"`{invocation.command('train')} --cfg hydra -p {section}` lists them."
         return UnknownName(f"{key}: there is no such key. {listing}", key=key)
     if option_names := owners(key, folders):
-        return UnknownName(f"{unknown_key(key, folders)} {OF_ANOTHER.format(key=key)}", key=key, allowed=option_names)
+        message = f"{unknown_key(key, folders)} Leave it out with any other option."
+        return UnknownName(message, key=key, allowed=option_names)
     listing = f"`{invocation.command('train')} --cfg job` lists them all."
     return UnknownName(f"{unknown_key(key, folders)} {listing}", key=key, allowed=keys_beside(key, folders))
 

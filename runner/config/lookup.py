@@ -216,13 +216,19 @@ def unknown_key(key: str, folders: Folders = OWN, allowed: Iterable[str] | None 
         matches = [f"{section}{dot}{match}" for match in similar(name, allowed)]
         return f"{key} is not a key of the run config.{suggest(matches)}"
     siblings = [full_key.rpartition(".")[2] for full_key in keys_beside(key, folders)]
-    matches = [f"{section}{dot}{sibling}" for sibling in similar(name, siblings)]
+    matches = [f"{section}{dot}{sibling}{_of_few(section, sibling, folders)}" for sibling in similar(name, siblings)]
     leaves = {full_key: full_key.rpartition(".")[2] for full_key in known_keys(folders)}
     matches = matches or [full_key for full_key, leaf in leaves.items() if leaf == name]
     if not matches and not (section and siblings):
         wanted_leaves = similar(name, sorted(set(leaves.values())))
         matches = [full_key for wanted in wanted_leaves for full_key, leaf in leaves.items() if leaf == wanted]
     return f"{key} is not a key of the run config.{suggest(matches[:3])}"
+
+
+def _of_few(section: str, name: str, folders: Folders) -> str:
+    """Which options have a key that most of its group lack, in brackets, so that it is not taken for one of them."""
+    few = owners(f"{section}.{name}", folders)
+    return f" (of {', '.join(few)})" if few and 2 * len(few) < len(options(section, folders)) else ""
 
 
 @cache

@@ -153,6 +153,8 @@ def test_a_key_that_would_do_nothing_is_none_of_the_option_s(option, keys):
         ("batch_size", "Did you mean data.batch_size?"),
         ("trainer.batch_size", "Did you mean data.batch_size?"),
         ("lr", "Did you mean optimizer.lr?"),
+        ("optimizer.lrr", "Did you mean optimizer.lr?"),
+        ("model.widht", "model.width (of model=gpt, model=mlp, model=small_cnn) or model.widths (of model=airbench)?"),
         ("paralel", "Did you mean parallel?"),
         ("optimizer.nesterov", "is a key of optimizer=fused_sgd, optimizer=sgd only."),
         ("trainer.qqqq", "trainer.qqqq is not a key of the run config."),

@@ -153,7 +153,7 @@ def test_a_search_path_leads_to_them_too(run_here):
             "val_acc1 is not measured. Did you mean val_distance? Allowed: auto, val_loss, val_distance",
         ),
         (["trainer.compile=default"], "parallel=averaging has never been compiled."),
-        (["model.feature=3"], "Did you mean model.features?"),
+        (["model.feature=3"], "Did you mean model.features (of model=net)?"),
         (["precision=exactt"], "precision=exactt: there is no such option. Did you mean exact?"),
         (["experiment=min"], "experiment=min: there is no such option. Did you mean mine?"),
     ],

@@ -18,7 +18,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.config.quoting import readable
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.own_code import own_code
@@ -71,7 +71,14 @@ def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: st
             raise ConfigurationError(message, key=key.key_or_group, value=key.value())
         if word in map(readable, added) and key.key_or_group in ("seed", "trainer.evaluate_only", "checkpoint.resume"):
             raise ConfigurationError.at("--change", word, ": a judgement cannot compare that. Leave it out.")
-    arms = Arms(_composed(overrides, config_dir), _composed([*overrides, *added], config_dir))
+    base = _composed(overrides, config_dir)
+    try:
+        arms = Arms(base, _composed([*overrides, *added], config_dir))
+    except UnknownName as error:
+        if not any(word.partition("=")[0] == error.key for word in overrides):
+            raise
+        how = f"The change chooses another option: write ++{error.key}=... in base, and ~{error.key} in the change."
+        raise UnknownName(f"{error} {how}", key=error.key, allowed=error.allowed) from None
     for arm in (arms.base, arms.change):
         check_fresh_start(arm, what="a judgement")
     if change is not None and signature(arms.base.written) == signature(arms.change.written) and not arms.differences():
