@@ -33,6 +33,7 @@ from tests import apex_library, browser, composing, longest_first, needs, object
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
+COMMANDS = f"python {ROOT / 'runner'}"  # as it is printed outside of the checkout
 FAST = (
     *("trainer.max_steps=2", "data.batch_size=32", "model.width=2", "trainer.device=cpu", "trainer.log_every=1"),
     "launcher.threads_per_rank=1",  # the cores are shared by several workers
@@ -110,6 +111,8 @@ def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory, shared_folder: 
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv("MANYHEADS_LEASES", str(tmp_path_factory.mktemp("leases")))  # runs of other workers share devices
         patch.delenv("MANYHEADS_TRUST", raising=False)
+        patch.delenv("COLUMNS", raising=False)  # xdist sets it
+        patch.setenv("PATH", os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]))  # of "python"
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / ".names"), str(ROOT)]))  # where ranks find these tests
         yield
 

@@ -1,11 +1,12 @@
 """How the user called this project, so that the commands which are printed can be pasted.
 
 Installed with pip that is ``manyheads train``, ``manyheads resume``, ...; in a checkout also ``python run.py`` and
-``python -m runner resume``.
+``python -m runner resume``, elsewhere ``python /path/to/checkout/runner resume``.
 """
 
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -44,9 +45,14 @@ def as_typed() -> list[str]:
 
 
 def command(name: str = "", *arguments: object) -> str:
-    """One of the commands, with ``arguments`` quoted for a shell; without a name, the beginning of all commands."""
-    if by_script():
-        words = ["manyheads", name]
-    else:
-        words = ["python", "run.py"] if name == "train" else ["python", "-m", "runner", name]
-    return " ".join([*filter(None, words), *(shlex.quote(str(argument)) for argument in arguments)])
+    """One of the commands, with ``arguments`` quoted for a shell; without a name, the beginning of all commands.
+
+    It can be pasted in the working directory. In a checkout it names the Python that runs here.
+    """
+    words = ["manyheads", name]
+    if not by_script():
+        is_first = os.path.dirname(shutil.which("python") or "") == os.path.dirname(sys.executable)
+        below, modules = ("", ["-m", "runner"]) if os.getcwd() == str(ROOT) else (f"{ROOT}/", [f"{ROOT}/runner"])
+        script = [f"{below}run.py"] if name == "train" else [*modules, name]
+        words = ["python" if is_first else sys.executable, *script]
+    return shlex.join([*filter(None, words), *map(str, arguments)])

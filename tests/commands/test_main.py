@@ -1,7 +1,9 @@
 """python -m runner, as a process."""
 
+import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -9,8 +11,9 @@ import pytest
 
 from manyheads.runner.app import main
 from manyheads.runner.commands.resume import resume
+from manyheads.runner.machine import invocation
 from manyheads.runner.run.run_folder import RunFolder
-from tests.conftest import execute, held
+from tests.conftest import COMMANDS, ROOT, execute, held
 
 
 @pytest.fixture
@@ -36,8 +39,18 @@ def test_doctor(command):
 def test_a_wrong_command_is_refused(command, arguments):
     done = command(*arguments)
     assert done.code == 2
-    assert "usage: python -m runner" in done.err
+    assert f"usage: {COMMANDS}" in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_command_can_be_pasted_where_it_was_printed(tmp_path, monkeypatch):
+    """Also outside the checkout, whose modules have names such as data, and by the Python that printed it."""
+    for folder in (ROOT, tmp_path):
+        monkeypatch.chdir(folder)
+        for path in ("/usr/bin:/bin", os.environ["PATH"]):
+            monkeypatch.setenv("PATH", path)
+            pasted = subprocess.run(invocation.command("show", tmp_path), shell=True, text=True, capture_output=True)
+            assert (pasted.returncode, "holds no run" in pasted.stderr) == (2, True), pasted
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from manyheads.launchers.companions.room.registry import Registry
 from manyheads.launchers.flags.queue.entries import QUEUE, RunQueue
 from manyheads.runner.commands.work import Worked, WorkedRun
 from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import COMMANDS
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_as_people_read_it(runs, command):
 
 def test_a_run_that_is_not_in_the_queue(runs, command):
     assert (
-        "outputs/d is not in the queue; `python -m runner queue` lists what is."
+        f"outputs/d is not in the queue; `{COMMANDS} queue` lists what is."
         in command("queue", "--cancel", "outputs/d").err
     )
     assert command("queue", "--cancel", "outputs/c").code == 0

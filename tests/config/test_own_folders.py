@@ -10,7 +10,7 @@ from manyheads.runner.config.own_folders import with_project
 from manyheads.runner.config.project import own_project
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
-from tests.conftest import ROOT
+from tests.conftest import COMMANDS, ROOT
 
 NET = "_target_: torch.nn.Linear\nname: mine\nnum_classes: null\npretrained: null\nin_features: 4\n"
 
@@ -33,8 +33,7 @@ def test_it_counts_once_it_is_trusted(here, capsys):
     line = CommandLine(("seed=1",))
     assert with_project(line) == with_project(line) == line  # as of a command that composes several configs
     assert capsys.readouterr().err == (
-        "conf was not read, since you have not marked it as your own. "
-        "If it is yours, run once: python -m runner trust .\n"
+        f"conf was not read, since you have not marked it as your own. If it is yours, run once: {COMMANDS} trust .\n"
     )
     seal.trust(own_project(here), None)
     found = with_project(line)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from manyheads.runner.config.lookup import CONF
-from tests.conftest import FAST
+from tests.conftest import COMMANDS, FAST
 from tests.tail import each_once
 from tests.trust.foreign import assert_refused, given
 
@@ -163,7 +163,7 @@ class TestAProjectOfOnesOwn:
 
     def test_it_is_foreign_until_then_and_the_error_has_the_command(self, run_here, trust_here, here, project):
         done = run_here(*self.over_conf(project))
-        assert_refused(done, here, f"python -m runner trust {project / 'conf'}")
+        assert_refused(done, here, f"{COMMANDS} trust {project / 'conf'}")
         done = trust_here(str(project))
         assert done.code == 0, done.err
         assert "hydra" in done.out
@@ -190,7 +190,7 @@ def test_a_run_is_trusted_after_showing_what_it_could_run(run_here, resume_here,
     model = {"_target_": "my_package.Net", "name": "custom", "num_classes": None, "pretrained": None}
     folder = given(here / "theirs", config | {"model": model})
     done = resume_here("theirs")
-    assert_refused(done, here, f"python -m runner trust {folder}")
+    assert_refused(done, here, f"{COMMANDS} trust {folder}")
     done = trust_here("theirs")
     assert done.code == 0, done.err
     assert "model._target_=my_package.Net" in done.out

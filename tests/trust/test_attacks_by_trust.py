@@ -14,6 +14,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import COMMANDS
 from tests.trust.foreign import assert_refused, given
 
 EVIL = {"_target_": "os.system", "name": "x", "command": "touch mark", "num_classes": None, "pretrained": None}
@@ -118,7 +119,7 @@ class TestWithoutATerminal:
         given(here / "a", config)
         done = command_here("trust", "a")
         found = re.search(r"digest (\w{16})", done.out)[1]
-        assert_refused(done, here, f"python -m runner trust a --yes {found}")
+        assert_refused(done, here, f"{COMMANDS} trust a --yes {found}")
         given(here / "a", evil)
         assert_refused(command_here("trust", "a", "--yes", found), here, "is not the digest of what is shown above")
         assert not RunFolder(here / "a").is_own()

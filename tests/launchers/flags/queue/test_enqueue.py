@@ -12,14 +12,14 @@ from manyheads.launchers.flags.queue import entries
 from manyheads.launchers.flags.queue.entries import QUEUE
 from manyheads.runner.records.run_summary import summary
 from manyheads.runner.run.run_folder import RunFolder
-from tests.conftest import FAST
+from tests.conftest import COMMANDS, FAST
 from tests.launchers.flags.queue.conftest import in_queue
 from tests.optional_wings import require_wing
 
 
 def test_the_frozen_run_is_queued_on_free_devices(desk, run_here):
     done = run_here("--queue", *FAST, "hydra.run.dir=outputs/b")
-    assert "outputs/b is in the queue. Workers run it: python -m runner work" in done.out
+    assert f"outputs/b is in the queue. Workers run it: {COMMANDS} work" in done.out
     done = run_here("--queue", *FAST, "hydra.run.dir=outputs/a", "--json")
     assert "outputs/a is in the queue, behind 1 other." in done.err
     result = json.loads(done.out)["result"]
