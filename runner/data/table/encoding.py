@@ -4,16 +4,19 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+from pyarrow import compute
 
 from manyheads.runner.data.table.files import TextColumns, columns_of
-from manyheads.runner.data.table.kinds import CATEGORY, IGNORED, NUMBER, numbers_in, setting
+from manyheads.runner.data.table.kinds import numbers_in, setting
+from manyheads.runner.data.table.option import CATEGORY, IGNORED, NUMBER
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run.data_files import read_json
 from manyheads.runner.wording import counted
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow
 
 FEWEST = 2  # rows that a category needs for an embedding: of a value that occurs once nothing can be learned
 MOST_CATEGORIES = 2**20
@@ -35,10 +38,8 @@ class NumberColumn:
     marks: bool
 
     @classmethod
-    def fitted(cls, name: str, kind: str, values: "np.ndarray") -> "NumberColumn":
+    def fitted(cls, name: str, kind: str, values: np.ndarray) -> "NumberColumn":
         """The column, by the values in the training rows, NaN where there is none. Raises ConfigurationError."""
-        import numpy as np
-
         there = values[~np.isnan(values)]
         if not len(there):
             raise ConfigurationError(
@@ -58,7 +59,7 @@ class CategoryColumn:
     values: tuple[str, ...]
 
     @classmethod
-    def fitted(cls, name: str, column: "pyarrow.ChunkedArray") -> "CategoryColumn":
+    def fitted(cls, name: str, column: pyarrow.ChunkedArray) -> "CategoryColumn":
         """The column, by the training rows. Raises ConfigurationError for too many categories."""
         counts = column.fill_null(NOTHING).value_counts()
         values = sorted(
@@ -74,11 +75,8 @@ class CategoryColumn:
             )
         return cls(name, (*values,))
 
-    def codes(self, column: "pyarrow.ChunkedArray") -> "np.ndarray":
+    def codes(self, column: pyarrow.ChunkedArray) -> np.ndarray:
         """The inputs of these values, (N,) int64."""
-        import pyarrow
-        from pyarrow import compute
-
         numbers = compute.index_in(column.fill_null(NOTHING), pyarrow.array(self.values, pyarrow.string()))
         return compute.add(compute.fill_null(numbers, -1), 1).to_numpy().astype("int64")
 
@@ -92,11 +90,8 @@ class TargetColumn:
     mean: float = 0.0
     std: float = 1.0
 
-    def values(self, texts: TextColumns) -> "np.ndarray":
+    def values(self, texts: TextColumns) -> np.ndarray:
         """Class numbers, (N,) int64, or numbers, (N,) float64. Raises ConfigurationError for others."""
-        import pyarrow
-        from pyarrow import compute
-
         column = texts.columns[self.name]
         if self.classes is None:
             return numbers_in(column, NUMBER, name=self.name, where=texts.row)
@@ -141,13 +136,11 @@ class Encoding:
         """The columns that a file must have."""
         return [*(column.name for column in self.numbers), *(column.name for column in self.categories)]
 
-    def raw(self, texts: TextColumns) -> "np.ndarray":
+    def raw(self, texts: TextColumns) -> np.ndarray:
         """The numbers as they stand in the files, NaN where there is none, and the codes; (N, columns) float64.
 
         Raises ConfigurationError for a missing column, and for values that do not fit their column.
         """
-        import numpy as np
-
         for name in self.names:
             if name not in texts.columns:
                 raise ConfigurationError(
@@ -160,10 +153,8 @@ class Encoding:
         codes = [column.codes(texts.columns[column.name]).astype("float64") for column in self.categories]
         return np.stack([*values, *codes], axis=1) if values or codes else np.zeros((len(texts), 0))
 
-    def inputs(self, raw: "np.ndarray") -> "np.ndarray":
+    def inputs(self, raw: np.ndarray) -> np.ndarray:
         """The model's inputs for what ``raw`` returned, (N, width) float32."""
-        import numpy as np
-
         count = len(self.numbers)
         mean, std = (np.array([getattr(column, name) for column in self.numbers]) for name in ("mean", "std"))
         missing = np.isnan(raw[:, :count])
@@ -210,13 +201,36 @@ def encoding_of(content: Any) -> Encoding | None:
     return Encoding(numbers, categories, target) if is_right and all(column.std for column in scaled) else None
 
 
-def fitted(texts: TextColumns, kinds: Mapping[str, str], target: TargetColumn, is_training: "np.ndarray") -> Encoding:
+def stored_encoding(path: str, target: str) -> Encoding:
+    """The encoding in a model.json. Raises ConfigurationError if it has none, or one of another target."""
+    try:
+        content = read_json(Path(path))
+    except OSError:
+        raise ConfigurationError.at(
+            "data.encoding",
+            path,
+            ": there is no such file. It is the model.json of a run, by whose training rows columns are encoded; a "
+            "text file's characters are always UTF-8. Set it to such a file, auto or null.",
+        ) from None
+    encoding = encoding_of(content.get("table"))
+    if encoding is None:
+        raise ConfigurationError.at(
+            "data.encoding",
+            path,
+            " holds no encoding of a table. Set it to the model.json of a run on a table, or null.",
+        )
+    if encoding.target.name != target:
+        raise ConfigurationError.at(
+            "data.target", target, f": the run of {path} predicts {encoding.target.name}. Set it to that."
+        )
+    return encoding
+
+
+def fitted(texts: TextColumns, kinds: Mapping[str, str], target: TargetColumn, is_training: np.ndarray) -> Encoding:
     """The encoding that the training rows say. ``kinds``: of the columns that are inputs.
 
     Raises ConfigurationError.
     """
-    import pyarrow
-
     numbers, categories = list[NumberColumn](), list[CategoryColumn]()
     rows = pyarrow.array(is_training)
     for name, kind in kinds.items():

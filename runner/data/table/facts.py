@@ -8,7 +8,8 @@ from manyheads.runner.data.partition import ALL
 from manyheads.runner.data.table.encoding import listed
 from manyheads.runner.data.table.files import TextColumns
 from manyheads.runner.data.table.findings import is_identifier, leaks, may_be_codes
-from manyheads.runner.data.table.kinds import CATEGORY, IGNORED, NUMBER, is_whole, setting
+from manyheads.runner.data.table.kinds import is_whole, setting
+from manyheads.runner.data.table.option import CATEGORY, IGNORED, NUMBER
 from manyheads.runner.data.table.rows import DRAWN
 from manyheads.runner.errors import printable
 from manyheads.runner.wording import counted

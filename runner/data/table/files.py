@@ -7,17 +7,19 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pyarrow
+from pyarrow import compute, parquet
+from pyarrow import csv as arrow
 
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, nearest_path, opened
-from manyheads.runner.data.table.kinds import IGNORED, setting
+from manyheads.runner.data.table.kinds import setting
+from manyheads.runner.data.table.option import IGNORED
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.wording import nearest
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow
 
 PARQUET = (".parquet", ".pq")
 SUFFIXES = (".csv", ".tsv", ".txt", *(f"{suffix}.gz" for suffix in (".csv", ".tsv", ".txt")), *PARQUET)
@@ -45,19 +47,16 @@ class TextColumns:
     ``kept``: the positions in the files of these rows, None for all.
     """
 
-    columns: "Mapping[str, pyarrow.ChunkedArray]"
+    columns: Mapping[str, pyarrow.ChunkedArray]
     are_text: frozenset[str]
     files: tuple[tuple[Path, int], ...]
-    kept: "np.ndarray | None" = None
+    kept: np.ndarray | None = None
 
     def __len__(self) -> int:
         return sum(rows for _, rows in self.files) if self.kept is None else len(self.kept)
 
-    def filtered(self, keeps: "np.ndarray") -> "TextColumns":
+    def filtered(self, keeps: np.ndarray) -> "TextColumns":
         """The rows for which ``keeps``, (N,) bool, is true."""
-        import numpy as np
-        import pyarrow
-
         kept = np.flatnonzero(keeps) if self.kept is None else self.kept[keeps]
         mask = pyarrow.array(keeps)
         return replace(self, columns={name: column.filter(mask) for name, column in self.columns.items()}, kept=kept)
@@ -130,8 +129,6 @@ def read(files: Sequence[Path], how: TableFormat, *, only: str | None = None) ->
 
     Raises ConfigurationError for files that cannot be read, have no rows, or have other columns.
     """
-    import pyarrow
-
     parts, are_text = list[dict[str, Any]](), set[str]()
     for file in files:
         with opened(file, boundary(file.parent)) as handle, open(handle, "rb", closefd=False) as source:
@@ -156,8 +153,6 @@ def read(files: Sequence[Path], how: TableFormat, *, only: str | None = None) ->
 
 def of_rows(rows: Sequence[Mapping[str, Any]], how: TableFormat) -> TextColumns:
     """Rows that are no file, each a value by column."""
-    import pyarrow
-
     names = list(dict.fromkeys(name for row in rows for name in row))
     given = {name: [None if (value := row.get(name)) is None else str(value) for row in rows] for name in names}
     columns = {name: _cleaned(pyarrow.array(values, pyarrow.string()), how) for name, values in given.items()}
@@ -183,11 +178,8 @@ def refuse_lacking(columns: Sequence[str], name: str, key: str, *, kind: str | N
         )
 
 
-def _cleaned(column: "pyarrow.Array", how: TableFormat) -> "pyarrow.Array":
+def _cleaned(column: pyarrow.Array, how: TableFormat) -> pyarrow.Array:
     """The texts without spaces around them, numbers with a point; null for those that mean that there is no value."""
-    import pyarrow
-    from pyarrow import compute
-
     empty = pyarrow.array([*MISSING, *how.missing])
     trimmed = compute.utf8_trim_whitespace(column)
     if how.decimal == ",":
@@ -196,8 +188,6 @@ def _cleaned(column: "pyarrow.Array", how: TableFormat) -> "pyarrow.Array":
 
 
 def _parquet(file: Path, source: Any, how: TableFormat, only: str | None) -> tuple[dict[str, Any], set[str]]:
-    import pyarrow
-    from pyarrow import parquet
 
     try:
         table = parquet.read_table(source)
@@ -222,13 +212,11 @@ def _parquet(file: Path, source: Any, how: TableFormat, only: str | None) -> tup
         raise _unreadable(file, error) from None
 
 
-def _type(column: "pyarrow.Array") -> "pyarrow.DataType":
+def _type(column: pyarrow.Array) -> pyarrow.DataType:
     return getattr(column.type, "value_type", column.type) if "dictionary" in str(column.type) else column.type
 
 
 def _csv(file: Path, source: Any, how: TableFormat, only: str | None) -> tuple[dict[str, Any], set[str]]:
-    import pyarrow
-    from pyarrow import csv as arrow
 
     if file.suffix == ".gz":
         source = io.BytesIO(pyarrow.CompressedInputStream(source, "gzip").read())

@@ -1,13 +1,12 @@
 """What a table's columns look like besides their kind: identifiers, codes, and columns that give the target away."""
 
 import re
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow
+from pyarrow import compute
 
 from manyheads.runner.data.table.encoding import Encoding
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow
 
 FEWEST_ROWS = 20  # with fewer, chance alone would say much
 MOST_CODES = 20  # whole numbers of a column that may be codes of categories
@@ -16,10 +15,8 @@ BINS = 32
 ID = re.compile(r"(^|[_\W])(id|uuid|guid|key|index|unnamed)($|[_\W\d])|[a-z](ID|Id)$|^column_\d+$", re.ASCII)
 
 
-def is_identifier(name: str, column: "pyarrow.ChunkedArray", *, is_number: bool, is_whole: bool) -> bool:
+def is_identifier(name: str, column: pyarrow.ChunkedArray, *, is_number: bool, is_whole: bool) -> bool:
     """Whether nearly every value is another one, of a text; or all, of a whole number that is named or counted so."""
-    from pyarrow import compute
-
     values = column.drop_null()
     distinct = len(values.unique())
     if len(values) < FEWEST_ROWS or distinct < (1.0 if is_number else 0.9) * len(values):
@@ -32,13 +29,13 @@ def is_identifier(name: str, column: "pyarrow.ChunkedArray", *, is_number: bool,
     return bool(ID.search(name.lower()) or ID.search(name)) or ends["max"] - ends["min"] == distinct - 1
 
 
-def may_be_codes(column: "pyarrow.ChunkedArray") -> bool:
+def may_be_codes(column: pyarrow.ChunkedArray) -> bool:
     """Whether a column of whole numbers has few values, each of them often."""
     values = column.drop_null()
     return 3 <= len(values.unique()) <= min(MOST_CODES, len(values) // 5)
 
 
-def leaks(encoding: Encoding, raw: "np.ndarray", target: "np.ndarray") -> list[str]:
+def leaks(encoding: Encoding, raw: np.ndarray, target: np.ndarray) -> list[str]:
     """The columns each of which predicts the target alone. ``raw``, ``target``: of the training rows."""
     if len(target) < FEWEST_ROWS:
         return []
@@ -51,8 +48,7 @@ def leaks(encoding: Encoding, raw: "np.ndarray", target: "np.ndarray") -> list[s
     ]
 
 
-def _tells(values: "np.ndarray", target: "np.ndarray", *, is_code: bool, has_classes: bool) -> bool:
-    import numpy as np
+def _tells(values: np.ndarray, target: np.ndarray, *, is_code: bool, has_classes: bool) -> bool:
 
     there = (values > 0) if is_code else ~np.isnan(values)
     if there.sum() < max(FEWEST_ROWS, len(values) // 2):

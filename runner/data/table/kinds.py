@@ -2,16 +2,16 @@
 
 import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pyarrow
+from pyarrow import compute
+
+from manyheads.runner.data.table.option import BOOLEAN, CATEGORY, DATE, IGNORED, NUMBER
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.wording import counted
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow
-
-NUMBER, BOOLEAN, DATE, CATEGORY, IGNORED = KINDS = ("number", "boolean", "date", "category", "ignore")
 DIGITS = r"^-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 WHOLE = r"^-?\d+$"
 CODE = r"^0\d+$"  # which would lose its zeros as a number
@@ -24,7 +24,7 @@ MOST_EXCEPTIONS = 0.2  # fraction of a column's values that may be no numbers fo
 SECONDS_OF_A_DAY = 86_400
 
 
-def kind_of(column: "pyarrow.ChunkedArray", *, name: str, is_text: bool, where: Callable[[int], str]) -> str:
+def kind_of(column: pyarrow.ChunkedArray, *, name: str, is_text: bool, where: Callable[[int], str]) -> str:
     """The kind of a column. ``is_text``: its file says that it holds texts; ``where``: a row in words.
 
     Raises ConfigurationError for a column without values, and for one that mixes numbers with a few texts.
@@ -39,7 +39,6 @@ def kind_of(column: "pyarrow.ChunkedArray", *, name: str, is_text: bool, where: 
             return NUMBER
         if numbers >= (1 - MOST_EXCEPTIONS) * len(values):
             raise _mixed(column, name, len(values) - numbers, where)
-    from pyarrow import compute
 
     few = values.slice(0, 1000).unique()
     if len(few) <= 2 and any({*compute.utf8_lower(values.unique()).to_pylist()} <= pair for pair in PAIRS):
@@ -47,14 +46,11 @@ def kind_of(column: "pyarrow.ChunkedArray", *, name: str, is_text: bool, where: 
     return DATE if _matching(values, DAY) == len(values) else CATEGORY
 
 
-def numbers_in(column: "pyarrow.ChunkedArray", kind: str, *, name: str, where: Callable[[int], str]) -> "np.ndarray":
+def numbers_in(column: pyarrow.ChunkedArray, kind: str, *, name: str, where: Callable[[int], str]) -> np.ndarray:
     """The column's values as numbers, (N,) float64, NaN where there is none; dates in days since 1970.
 
     ``kind``: number, boolean, date, or date with a format of strptime. Raises ConfigurationError for other values.
     """
-    import pyarrow
-    from pyarrow import compute
-
     if kind == NUMBER:
         _refuse_others(column, _is(column, DIGITS), name, kind, where)
         parsed = column.cast(pyarrow.float64())
@@ -73,11 +69,8 @@ def numbers_in(column: "pyarrow.ChunkedArray", kind: str, *, name: str, where: C
     return parsed.to_numpy().astype("float64")
 
 
-def _times(column: "pyarrow.ChunkedArray", kind: str) -> "pyarrow.ChunkedArray":
+def _times(column: pyarrow.ChunkedArray, kind: str) -> pyarrow.ChunkedArray:
     """The column as seconds since 1970; null for what is no date."""
-    import pyarrow
-    from pyarrow import compute
-
     if form := kind.removeprefix(DATE).strip():
         return compute.strptime(column, format=form, unit="s", error_is_null=True)
     days, clocks = (compute.replace_substring_regex(column, *how) for how in ((r"[ T].*$", ""), (r"^[^ T]*[ T]?", "")))
@@ -92,7 +85,7 @@ def _times(column: "pyarrow.ChunkedArray", kind: str) -> "pyarrow.ChunkedArray":
     return compute.strptime(dated, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True)
 
 
-def is_whole(column: "pyarrow.ChunkedArray") -> bool:
+def is_whole(column: pyarrow.ChunkedArray) -> bool:
     """Whether all values are whole numbers."""
     return _matching(column.drop_null(), WHOLE) == len(column) - column.null_count
 
@@ -105,27 +98,23 @@ def setting(name: str, kind: str) -> str:
     return shlex.quote(f"data.columns={{{name}: {kind}}}")
 
 
-def have_decimal_comma(values: "pyarrow.ChunkedArray") -> bool:
+def have_decimal_comma(values: pyarrow.ChunkedArray) -> bool:
     """Whether most of these values are numbers with a decimal comma, such as 3,14."""
     return 2 * _matching(values, COMMA) > len(values)
 
 
 def _is(column: Any, pattern: str) -> Any:
-    from pyarrow import compute
 
     return compute.match_substring_regex(column, pattern)
 
 
 def _matching(values: Any, pattern: str) -> int:
-    from pyarrow import compute
 
     return int(compute.sum(_is(values, pattern)).as_py() or 0)
 
 
 def _refuse_others(column: Any, fits: Any, name: str, kind: str, where: Callable[[int], str]) -> None:
     """Raises ConfigurationError for the first value that does not fit its column's kind."""
-    from pyarrow import compute
-
     wrong = compute.and_(column.is_valid(), compute.invert(compute.fill_null(fits, False)))
     if (row := compute.index(wrong, True).as_py()) < 0:
         return
@@ -153,7 +142,6 @@ def _instead(name: str, kind: str) -> str:
 
 
 def _mixed(column: Any, name: str, count: int, where: Callable[[int], str]) -> ConfigurationError:
-    from pyarrow import compute
 
     is_other = compute.invert(compute.fill_null(_is(column, DIGITS), True))
     row = compute.index(is_other, True).as_py()

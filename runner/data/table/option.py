@@ -4,12 +4,9 @@ import importlib.util
 import inspect
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from manyheads.runner.data.data_option import DataOption
-from manyheads.runner.data.table.files import TableFormat, columns_of, files_of, read
-from manyheads.runner.data.table.kinds import CATEGORY, DATE, KINDS, NUMBER
-from manyheads.runner.data.table.table import Table, target_kind
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.locate import signature
 from manyheads.runner.option.rules import (
@@ -30,6 +27,10 @@ from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import counted
 
+if TYPE_CHECKING:
+    from manyheads.runner.data.table.table import Table
+
+NUMBER, BOOLEAN, DATE, CATEGORY, IGNORED = KINDS = ("number", "boolean", "date", "category", "ignore")
 OF_TASK = {"regression": NUMBER, "classification": CATEGORY}
 MOST_IN_HALF = 256  # whole numbers up to here are exact in bfloat16
 OF_COLUMNS = Rule(
@@ -61,9 +62,6 @@ class TableOption(DataOption):
     }
     root: str | list[str]  # type: ignore[assignment]
     columns: dict[str, str]
-    missing: list[str]
-    delimiter: str
-    decimal: str
     encoding: str | None
 
     @property
@@ -71,7 +69,7 @@ class TableOption(DataOption):
         return False  # it divides its rows itself, by what the training rows of a fold say
 
     def own_validation(self) -> bool:
-        return "val" in files_of(self.root)
+        return "val" in self.table.files
 
     def unavailable(self) -> str | None:
         if importlib.util.find_spec("pyarrow"):
@@ -83,21 +81,21 @@ class TableOption(DataOption):
         """The column to predict. Raises ConfigurationError, with the columns that there are, if it is not set."""
         column: str | None = self.section["target"]
         if column is None:
-            names = columns_of(read(files_of(self.root)["train"][:1], self._reading).columns)
             raise ConfigurationError(
-                f"data.target is not set. Set it to the column to predict, one of {names}.", key="data.target"
+                f"data.target is not set. Set it to the column to predict, one of {self.table.column_names}.",
+                key="data.target",
             )
         return column
 
     @property
-    def _reading(self) -> TableFormat:
-        return TableFormat(self.delimiter, self.decimal, tuple(self.missing))
+    def table(self) -> "Table":
+        """The table, of which nothing is read before it is asked."""
+        from manyheads.runner.data.table.table import Table  # needs pyarrow
+
+        return Table(**{key: self.section[key] for key in inspect.signature(Table).parameters})
 
     def task(self) -> str:
-        column = self.column
-        kind = self.columns.get(column)
-        if kind is None:
-            kind = target_kind(read(files_of(self.root)["train"], self._reading, only=column), column, {})
+        kind = self.columns.get(self.column) or self.table.target_kind
         return next(task for task, taken in OF_TASK.items() if (taken == NUMBER) == (kind == NUMBER))
 
     def resolved_keys(self) -> Section:
@@ -126,7 +124,7 @@ class TableOption(DataOption):
 
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
-        table = Table(**{key: self.section[key] for key in inspect.signature(Table).parameters})
+        table = self.table
         table.split(train=True)
         table.split(train=False)
         if run.trainer.test:

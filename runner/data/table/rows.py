@@ -1,27 +1,23 @@
 """Which rows of a table validate: at random, by groups that stay together, or the last ones by time."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from manyheads.runner.data.partition import Partition
 from manyheads.runner.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 DRAWN = 0.2  # fraction of the rows, where there are no others to validate on
 
 
 def validating(
-    partition: Partition, size: int, *, groups: "np.ndarray | None" = None, times: "np.ndarray | None" = None
-) -> "tuple[np.ndarray, np.ndarray]":
+    partition: Partition, size: int, *, groups: np.ndarray | None = None, times: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Masks, (N,) bool: the rows to train on, and those to validate on. With ``times`` and folds, some are neither.
 
     ``groups``: of each row, a number; rows of one are never divided. ``times``: of each row; a row to validate on is
     later than all to train on. Raises ConfigurationError if one side would be empty.
     """
-    import numpy as np
-
     if times is not None:
         trains, validates = _by_time(partition, times)
     elif groups is not None:
@@ -40,10 +36,8 @@ def validating(
     return trains, validates
 
 
-def _by_group(partition: Partition, groups: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
+def _by_group(partition: Partition, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """In a random order, each group goes to where most rows are missing."""
-    import numpy as np
-
     sizes = np.bincount(groups)
     order = np.random.RandomState(partition.seed % 2**32).permutation(len(sizes))
     fraction = partition.val_fraction
@@ -57,10 +51,8 @@ def _by_group(partition: Partition, groups: "np.ndarray") -> "tuple[np.ndarray, 
     return ~validates, validates
 
 
-def _by_time(partition: Partition, times: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
+def _by_time(partition: Partition, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The last fraction; of folds, a part that follows all parts that are trained on, as of TimeSeriesSplit."""
-    import numpy as np
-
     ordered = np.sort(times)
     if partition.val_fraction is not None:
         first = ordered[min(len(times) - 1, round(len(times) * (1 - partition.val_fraction)))]

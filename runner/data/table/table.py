@@ -4,32 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.partition import ALL, Partition
 from manyheads.runner.data.samples import TableArrays
-from manyheads.runner.data.table.encoding import Encoding, TargetColumn, fitted
+from manyheads.runner.data.table.encoding import Encoding, TargetColumn, fitted, stored_encoding
 from manyheads.runner.data.table.facts import facts_of
-from manyheads.runner.data.table.files import TableFormat, TextColumns, files_of, read, refuse_lacking
+from manyheads.runner.data.table.files import TableFormat, TextColumns, columns_of, files_of, read, refuse_lacking
 from manyheads.runner.data.table.kinds import (
-    CATEGORY,
-    DATE,
     DECIMAL_COMMA,
-    IGNORED,
-    NUMBER,
     have_decimal_comma,
     is_whole,
     kind_of,
     numbers_in,
     setting,
 )
+from manyheads.runner.data.table.option import CATEGORY, DATE, IGNORED, NUMBER
 from manyheads.runner.data.table.rows import DRAWN, validating
-from manyheads.runner.data.table.stored import stored_encoding
 from manyheads.runner.errors import ConfigurationError, printable
-
-if TYPE_CHECKING:
-    import numpy as np
 
 MOST_CLASSES = 10  # of a target of whole numbers, with more of which it is a number
 
@@ -107,6 +101,16 @@ class Table(Data):
         """How the files are read."""
         return TableFormat(self.delimiter, self.decimal, tuple(self.missing))
 
+    @property
+    def column_names(self) -> str:
+        """The columns of the first file, for a message."""
+        return columns_of(read(self.files["train"][:1], self.reading).columns)
+
+    @property
+    def target_kind(self) -> str:
+        """Whether the target is a number or a category; only its column is read."""
+        return target_kind(read(self.files["train"], self.reading, only=self.target), self.target, self.columns)
+
     @cached_property
     def rows(self) -> TextColumns:
         rows = read(self.files["train"], self.reading)
@@ -143,10 +147,8 @@ class Table(Data):
         return partition or (None if "val" in self.files else Partition(DRAWN, None, None, self.split_seed))
 
     @cached_property
-    def masks(self) -> "tuple[np.ndarray, np.ndarray]":
+    def masks(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the training files to train on, and to validate on."""
-        import numpy as np
-
         rows = self.rows
         if self.val_fraction == ALL:  # an evaluation builds training samples too, and takes none
             return np.ones(len(rows), bool), np.ones(len(rows), bool)
@@ -230,7 +232,7 @@ def _taken_as(kind: str) -> str:
     return "ignored" if kind == IGNORED else f"a {kind}, whose order is unknown"
 
 
-def _arrays(encoding: Encoding, texts: TextColumns, chosen: "np.ndarray | None" = None) -> TableArrays:
+def _arrays(encoding: Encoding, texts: TextColumns, chosen: np.ndarray | None = None) -> TableArrays:
     """The rows, or those for which ``chosen``, (N,) bool, is true, as samples."""
     features, targets = encoding.inputs(encoding.raw(texts)), encoding.target.values(texts)
     rows = slice(None) if chosen is None else chosen
