@@ -4,12 +4,25 @@ import csv
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
+
+UNKNOWN: dict[str, Any] = {  # of a run whose ranks have reported nothing
+    "epochs": 0,
+    "steps": 0,
+    "samples_seen": 0,
+    "train_seconds": None,
+    "samples_per_second": None,
+    "peak_memory_mb": None,
+    "metrics": {},
+    "objective": None,
+    "best": None,
+    "weights_sha256": None,
+}
 
 
 def finish(
@@ -26,30 +39,19 @@ def finish(
     """
     content = folder.read_result() or last_known(folder)
     failure = as_failure(reason)
-    result: ResultJson = {
-        "status": _status(content, reason, failure),
+    status = _status(content, reason, failure)
+    reported = {key: value for key, value in content.items() if key in UNKNOWN or key in ("world_size", "device")}
+    fields = {
+        "status": status,
         "error": failure.to_json() if failure else None,
-        "epochs": content.get("epochs", 0),
-        "steps": content.get("steps", 0),
-        "samples_seen": content.get("samples_seen", 0),
-        "world_size": content.get("world_size", planned["world_size"]),
-        "device": content.get("device", planned["device"]),
-        "parallel": planned["parallel"],
-        "precision": planned["precision"],
-        "launcher": planned["launcher"],
-        "train_seconds": content.get("train_seconds"),
+        **UNKNOWN,
+        **planned,
+        **reported,
         "wall_seconds": round(wall_seconds, 3),
-        "samples_per_second": content.get("samples_per_second"),
-        "peak_memory_mb": content.get("peak_memory_mb"),
-        "metrics": content.get("metrics", {}),
-        "objective": content.get("objective"),
-        "best": content.get("best"),
-        "weights_sha256": content.get("weights_sha256"),
         "files": folder.digests(),
     }
-    if (
-        isinstance(reason, Interrupted) and result["status"] == "interrupted"
-    ):  # else the signal came after the last update
+    result = cast(ResultJson, fields)
+    if isinstance(reason, Interrupted) and status == "interrupted":  # else the signal came after the last update
         result["signal"] = reason.signum
     extra = {key: value for key, value in content.items() if key not in result and key != "signal"}
     folder.write_json(folder.result, {**result, **extra, **(added or {})})

@@ -52,13 +52,13 @@ class Counters(NamedTuple):
         stolen = sum(getattr(times, "steal", 0.0) for times in usable)
         # guest time is also in user and nice
         total = sum(sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0) for times in usable)
-        own = waited = 0.0
+        busy = waited = 0.0
         for process in _family():
             with suppress(psutil.Error):
                 times = process.cpu_times()
-                own += times.user + times.system
+                busy += times.user + times.system
                 waited += _run_delay(process.pid)
-        return cls(time.monotonic(), total - idle - stolen, stolen, own, waited, throttled_seconds())
+        return cls(time.monotonic(), total - idle - stolen, stolen, busy, waited, throttled_seconds())
 
 
 def _family() -> list[psutil.Process]:
@@ -107,12 +107,12 @@ def _watch(run: Accompanied, done: Event) -> None:
 def crowded(run: Accompanied, before: Counters, now: Counters) -> Crowding | None:
     """What the run lacked between two moments; None if it had the cores that it asked for."""
     seconds, cores, launcher = now.at - before.at, len(bound_cores()), run.run.launcher
-    used, own, waited = now.used - before.used, max(0.0, now.own - before.own), max(0.0, now.waited - before.waited)
+    used, busy, waited = now.used - before.used, max(0.0, now.own - before.own), max(0.0, now.waited - before.waited)
     crowding = Crowding(
         seconds=seconds,
         cores=cores,
-        others=min(float(cores), max(0.0, used - own) / max(seconds, 1e-9)),
-        waited=waited / max(waited + own, 1e-9),
+        others=min(float(cores), max(0.0, used - busy) / max(seconds, 1e-9)),
+        waited=waited / max(waited + busy, 1e-9),
         throttled=(now.throttled - before.throttled) / max(seconds, 1e-9),
         stolen=(now.stolen - before.stolen) / max(seconds * cores, 1e-9),
         threads=chosen_threads(run.folder) or launcher.threads_per_rank,

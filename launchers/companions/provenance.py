@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 
 from manyheads.launchers.companions import Accompanied, Span
+from manyheads.runner.run.run_folder import RunFolder
 
 SPAN = Span.FIRST
 
@@ -12,17 +13,16 @@ def accompany(run: Accompanied) -> AbstractContextManager[None]:
 
     Raises as ``provenance.record`` and ``changed_data.refuse_changed``.
     """
+    from manyheads.runner.provenance.changed_data import refuse_changed  # not needed beside ranks that have started
+
     if run.folder.is_planned():  # the first start, or an earlier one was killed before this line
         from manyheads.runner.provenance.provenance import record
 
-        if run.run.checkpoint.resume is not None:
-            from manyheads.runner.provenance.changed_data import refuse_changed_origin
-
-            refuse_changed_origin(run.run.checkpoint.resume, run.run.data)
+        checkpoint = run.run.checkpoint.resume
+        if checkpoint is not None and (origin := RunFolder.of_checkpoint(checkpoint)).config.exists():
+            refuse_changed(origin, run.run.data)
         with run.folder.locked():
             record(run.folder, run.run, composed_from=run.composed_from)
     elif run.trains:
-        from manyheads.runner.provenance.changed_data import refuse_changed
-
         refuse_changed(run.folder, run.run.data)
     return nullcontext()

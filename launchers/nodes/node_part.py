@@ -134,8 +134,8 @@ def rank_variables(ordered: Mapping[str, str], *, address: str) -> dict[str, str
         kept.pop(DEVICES, None)
     name = addresses.interface_of(address)
     detected = {} if name is None else dict.fromkeys(INTERFACES, name)
-    own = {variable: os.environ[variable] for variable in INTERFACES if variable in os.environ}
-    return {**detected, **kept, **folders(), **own}
+    named = {variable: os.environ[variable] for variable in INTERFACES if variable in os.environ}
+    return {**detected, **kept, **folders(), **named}
 
 
 def speak(job: Here, done: Event) -> None:

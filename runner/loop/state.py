@@ -111,12 +111,12 @@ class TrainingState:
 
     def _weights_in_turn(self) -> Iterator[tuple[str, Tensor]]:
         """The weights in name order; those of a divided model one at a time, so that no rank holds all of them."""
-        own, layout = packed(self.update.own_weights()), self.parallel.layout
+        weights, layout = packed(self.update.own_weights()), self.parallel.layout
         if not self.parallel.shares_model:
-            yield from sorted(layout.gather(own).items())
+            yield from sorted(layout.gather(weights).items())
             return
-        for name in sorted({name for names in self.parallel.gather([*own]) for name in names}):
-            yield from layout.gather({name: own[name]} if name in own else {}).items()
+        for name in sorted({name for names in self.parallel.gather([*weights]) for name in names}):
+            yield from layout.gather({name: weights[name]} if name in weights else {}).items()
 
 
 def adapt_progress(trainer: Trainer, checkpoints: CheckpointStore, state: StateDict) -> None:

@@ -139,8 +139,8 @@ def _visible() -> list[tuple[int, CUDADevice]]:
     if (other := _elsewhere.get()) is not None:
         return [(index, CUDADevice(name="GPU", uuid=str(index))) for index in range(other.gpus)]
     if torch_cuda_version() is None:
-        found = other_gpus.visible_to_rocm() if torch_build("hip") else []
-        return [(index, CUDADevice(name, str(index))) for index, name in found]
+        gpus = other_gpus.visible_to_rocm() if torch_build("hip") else []
+        return [(index, CUDADevice(name, str(index))) for index, name in gpus]
     boards = _driver()[1]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:

@@ -26,13 +26,13 @@ class AMDDevice(NamedTuple):
 
 def amd_gpus() -> list[AMDDevice]:
     """AMD's GPUs, in the driver's order, of those that ROCR_VISIBLE_DEVICES leaves."""
-    found = []
+    gpus = []
     for node in sorted(KFD.glob("[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):
             facts = {name: int(value) for name, value in _PROPERTY.findall((node / "properties").read_text())}
             if facts.get("simd_count"):
-                found.append(AMDDevice(f"AMD {_architecture(facts)}", facts.get("cpu_cores_count", 0) > 0))
-    return [found[number] for number in _numbers("ROCR_VISIBLE_DEVICES", len(found))]
+                gpus.append(AMDDevice(f"AMD {_architecture(facts)}", facts.get("cpu_cores_count", 0) > 0))
+    return [gpus[number] for number in _numbers("ROCR_VISIBLE_DEVICES", len(gpus))]
 
 
 def visible_to_rocm() -> list[tuple[int, str]]:

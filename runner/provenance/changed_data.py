@@ -1,7 +1,5 @@
 """Whether a run's data has changed since it was started, for commands that continue, measure or check the run."""
 
-from pathlib import Path
-
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.errors import ConfigurationError, warn
@@ -43,13 +41,6 @@ def refuse_changed(folder: RunFolder, option: DataOption) -> None:
         f"{change} {LEAK} Restore the data, or start a new run from its weights: checkpoint.load={folder}",
         key="data.root",
     )
-
-
-def refuse_changed_origin(checkpoint: str, option: DataOption) -> None:
-    """As ``refuse_changed`` for the run that wrote a checkpoint, if its folder is still around it."""
-    origin = RunFolder(Path(checkpoint).parent.parent)
-    if origin.config.exists():
-        refuse_changed(origin, option)
 
 
 def _redrawn(before: Section, now: Section) -> str | None:

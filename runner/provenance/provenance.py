@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 
 from manyheads.runner.config.lookup import ABOUT, own_sections
 from manyheads.runner.machine import invocation
@@ -117,7 +116,7 @@ def continued_from(checkpoint: str | None) -> str | None:
     """The run, or else the checkpoint, that a run continues from; None if it starts from scratch."""
     if checkpoint is None:
         return None
-    folder = RunFolder(Path(checkpoint).parent.parent)
+    folder = RunFolder.of_checkpoint(checkpoint)
     return str(folder.path) if folder.config.exists() else str(checkpoint)
 
 

@@ -187,14 +187,14 @@ def try_lock(descriptor: int) -> bool:
     return _try_lock(descriptor, fcntl.LOCK_EX)
 
 
-def try_part(descriptor: int, place: int) -> bool:
+def try_part(descriptor: int, byte: int) -> bool:
     """Try to get the exclusive lock on one byte of an open file, at ``place``; returns whether that succeeded.
 
     It belongs to this process alone, not to its forks, and lasts until the process ends or closes any descriptor of the
     file.
     """
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
     except (BlockingIOError, PermissionError):  # systems say it in either way
         return False
     return True

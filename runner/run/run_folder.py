@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any
+from typing import Any, Self
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
@@ -61,6 +61,11 @@ class RunFolder(FrozenConfig):
 
     def __init__(self, path: str | Path):
         self.path = _settled(Path(path))
+
+    @classmethod
+    def of_checkpoint(cls, checkpoint: str | Path) -> Self:
+        """The folder of the run that wrote a checkpoint, as long as that lies where it was written."""
+        return cls(Path(checkpoint).parent.parent)
 
     def __str__(self) -> str:
         """The folder as a person would type it: relative if it is below the working directory, else absolute.

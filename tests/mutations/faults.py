@@ -338,7 +338,7 @@ FAULTS = (
     Fault(
         name="equal commands do not wait for each other",
         promise="runs equal commands once",
-        file="launchers/flags/once/turns.py",
+        file="launchers/flags/once/ask.py",
         original="while not try_part(file.fileno(), place):",
         replacement="while False:",
         tests=("tests/launchers/flags/once/test_terms.py::test_turns_are_of_processes",),

@@ -39,7 +39,7 @@ ALLOWED = {
     "runner/parallel/rank/replicated/membership.py": {"torchft"},
     # the remedies of errors
     "launchers/companions/room/waiting.py": {"launcher.wait"},
-    "launchers/flags/queue/changes.py": {"launcher.devices"},
+    "runner/commands/queue.py": {"launcher.devices"},
     "runner/data/rank/sampling/drawn_order.py": {"data.sampler"},
     "runner/loop/own_step/build.py": {"parallel.compression"},
     "runner/data/rank/custom.py": {"data.val_fraction"},

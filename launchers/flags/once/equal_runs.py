@@ -50,8 +50,8 @@ class StartState:
             return False
         if not _same(recorded.get("weights"), now["weights"]):
             return False
-        found = differences(recorded, now, chosen=[], diffs=(changes, self.diff))
-        return not any(difference.matters for difference in found)
+        differing = differences(recorded, now, chosen=[], diffs=(changes, self.diff))
+        return not any(difference.matters for difference in differing)
 
 
 def state_of_start(run: RunConfig) -> StartState:

@@ -79,12 +79,12 @@ class Worker:
         with self._queue.turn():
             claims, _ = current_claims()
             holding = {claim.run for claim in claims if claim.devices}
-            known = {claim.run for claim in claims}
+            claimed = {claim.run for claim in claims}
             is_empty = True
             for entry in self._queue.entries():
                 if not entry.is_taken and self._is_left(entry):
                     is_empty = False
-                    if entry.path not in known:  # else it is run apart from the queue, or ranks of it have yet to end
+                    if entry.path not in claimed:  # else it is run apart from the queue, or ranks of it have yet to end
                         return TakenRun(entry, self._queue.take(entry)), False
                 elif entry.is_taken and entry.path not in holding:
                     return None, False

@@ -36,19 +36,17 @@ def decide(
     from manyheads.launchers.companions import refuse_start  # the rest needs no launchers
 
     _show_differences(question.differences(), question.changed_files())
-    folder = named or JUDGEMENTS / question.id
-    refuse_start(folder.resolve())
-    make_folder(folder.resolve())
-    runs = Recording(folder.resolve())
+    runs = Recording((folder := named or JUDGEMENTS / question.id).resolve())
+    refuse_start(runs.folder)
+    make_folder(runs.folder)
     session = None if terms.session is None else JudgementSession(terms.session, is_rate=terms.rate)
-    with in_turn(folder.resolve() / LOCK):
+    with in_turn(runs.folder / LOCK):
         question, asked = _asked(runs, question, session, terms)
     if asked.id != question.id:
         raise ConfigurationError(f"{folder} holds the judgement of another question. Name another folder.")
-    kept = f"the runs that have ended are kept in {RunFolder(folder)}; the same command continues"
     with (
         exclusive(runs.ledger.path, of=folder),
-        keeping("judge", kept),
+        keeping("judge", f"the runs that have ended are kept in {RunFolder(folder)}; the same command continues"),
         handled_by(interrupt),
         judging(runs.folder, asked) as judgement,
     ):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.answers.measure.limits import BUSY
+from manyheads.runner.answers.measure.limits import BUSY, milliseconds
 from manyheads.runner.answers.scale.recorded import Checkpoints
 from manyheads.runner.answers.scale.simulator.replay import Assumptions, Parts
 from manyheads.runner.charts.picture_file import render
@@ -110,8 +110,8 @@ class Scale(Answer):
             memory = "?" if row.memory is None else f"{row.memory / 1e9:.3g}"
             table.add_row(
                 str(row.devices),
-                _milliseconds(row.seconds),
-                f"{_milliseconds(row.low)} to {_milliseconds(row.high)}",
+                milliseconds(row.seconds),
+                f"{milliseconds(row.low)} to {milliseconds(row.high)}",
                 f"{row.samples_per_second:,.0f}",
                 f"{100 * row.efficiency:.0f} %",
                 memory,
@@ -176,8 +176,3 @@ class Scale(Answer):
         axes.set_ylabel("efficiency, %")
         axes.legend(loc="best", fontsize=9, frameon=False)
         figure.suptitle(f"{self.device}, {self.network}; shaded: 80 % interval", x=0.01, ha="left", fontsize=11)
-
-
-def _milliseconds(seconds: float) -> str:
-    value = 1000 * seconds
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"

@@ -125,8 +125,8 @@ class Tuned(Answer):
         choices = [TunedChoice.of(choice, space.overrides(choice.candidate)) for choice in outcome.choices]
         named = {arm_of(variant): limit for variant, limit in limits.items()}
         refused, rounded = dict(space.refused), {purpose: round(seconds, 1) for purpose, seconds in spent.items()}
-        found = choices, screened, precisions, refused, rounded, named
-        return cls(folder, folder / PAGE, [*base], *found, written, crowded_runs(folder))
+        findings = choices, screened, precisions, refused, rounded, named
+        return cls(folder, folder / PAGE, [*base], *findings, written, crowded_runs(folder))
 
     def show(self) -> None:
         for line in (*self.lines(), *self._afterwards()):

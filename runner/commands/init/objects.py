@@ -25,8 +25,8 @@ class Objects:
                 continue
             if argument in cls.given:
                 section[argument] = cls.given[argument]
-            elif (made := self._created(cls, argument)) is not None:
-                section[argument] = made
+            elif (created := self._created(cls, argument)) is not None:
+                section[argument] = created
             elif argument in cls.required:
                 config = next((one for one in self._repository.configs if one.path == cls.path), None)
                 takes_config = config is not None and "conf" in argument.lower()

@@ -167,9 +167,9 @@ class Script:
         if (name := last_name(call)) in FUNCTIONS:
             given = self.values.passed(call, ["input", "target"])
             return self._read(FUNCTIONS[name], {key: given[key] for key in given if key not in ("input", "target")})
-        for made in self.calls:
-            if self.values.assigned(made).rpartition(".")[2] == name and last_name(made) in FUNCTIONS.values():
-                return self._read(last_name(made), self.values.passed(made, ["weight"]))
+        for creation in self.calls:
+            if self.values.assigned(creation).rpartition(".")[2] == name and last_name(creation) in FUNCTIONS.values():
+                return self._read(last_name(creation), self.values.passed(creation, ["weight"]))
         return None
 
     def also_called(self, variables: set[str], names: set[str]) -> list[str]:

@@ -99,10 +99,10 @@ def _creates(script: Script, repository: Repository, call: ast.Call) -> FoundCla
     if isinstance(call.func, ast.Call):
         return None
     variable = last_name(call)
-    for made in script.calls:
+    for creation in script.calls:
         if (
-            script.values.assigned(made).rpartition(".")[2] == variable
-            and (cls := repository.class_of(script, made)) in repository.models
+            script.values.assigned(creation).rpartition(".")[2] == variable
+            and (cls := repository.class_of(script, creation)) in repository.models
         ):
             return cls if cls is not None and "loss" not in cls.name.lower() else None
     return None

@@ -98,23 +98,23 @@ def files_of(root: str | Sequence[str]) -> dict[str, list[Path]]:
     return {"train": train, **{split: splits[split] for split in ("val", "test") if split in splits}}
 
 
-def _existing(place: str) -> Path:
-    if not Path(place).exists():
+def _existing(path: str) -> Path:
+    if not Path(path).exists():
         raise ConfigurationError.at(
             "data.root",
-            place,
-            f" does not exist.{nearest_path(Path(place))} Set it to a file, a list of files, or a folder.",
+            path,
+            f" does not exist.{nearest_path(Path(path))} Set it to a file, a list of files, or a folder.",
         )
-    return Path(place)
+    return Path(path)
 
 
-def _below(place: Path) -> Iterator[tuple[Path, str]]:
+def _below(root: Path) -> Iterator[tuple[Path, str]]:
     """The tables in a folder with their names below it; a file itself."""
-    if not place.is_dir():
-        yield place, place.name
+    if not root.is_dir():
+        yield root, root.name
         return
-    for file in sorted(place.rglob("*")):
-        name = file.relative_to(place).as_posix()
+    for file in sorted(root.rglob("*")):
+        name = file.relative_to(root).as_posix()
         if name.lower().endswith(SUFFIXES) and not re.search(r"(^|/)\.", name) and file.is_file():
             yield file, name
 
@@ -259,7 +259,7 @@ def _header(file: Path, head: bytes, delimiter: str) -> tuple[list[str], str]:
     candidates = ("\t",) if ".tsv" in file.suffixes and delimiter == "auto" else DELIMITERS
     candidates = candidates if delimiter == "auto" else (delimiter,)
     rows = {character: next(csv.reader([line], delimiter=character)) for character in candidates}
-    used = max(rows, key=lambda each: len(rows[each]))
+    used = max(rows, key=lambda character: len(rows[character]))
     names = [name.strip() or f"column_{number}" for number, name in enumerate(rows[used], 1)]
     if len(names) == 1 and (other := next((character for character in (*DELIMITERS, " ") if character in line), None)):
         raise ConfigurationError.at(

@@ -153,7 +153,7 @@ def _encoding_of(weights: str | None) -> str | None:
     """The model.json of the run that wrote a checkpoint, if that was trained on a table; else None."""
     if weights is None:
         return None
-    path = RunFolder(Path(weights).expanduser().absolute().parent.parent).description
+    path = RunFolder.of_checkpoint(Path(weights).expanduser().absolute()).description
     with suppress(OSError, ConfigurationError):
         if read_json(path).get("table") is not None:
             return str(path)

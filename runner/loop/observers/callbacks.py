@@ -1,20 +1,26 @@
 """Tells the config's callbacks what happens."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import torch
+from torch import Tensor, nn
+
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.rng import GENERATORS, restored, seed_sample
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.observers.observer import Observer
-from manyheads.runner.loop.observers.sampling import sampling
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.option.locate import instantiate_named
 from manyheads.runner.option.tree import Section
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.structure import map_tensors
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.pictures import with_step
 from manyheads.runner.run.run_folder import RunFolder
@@ -85,3 +91,43 @@ def calling(section: Mapping[str, Section], parallel: Parallel, folder: RunFolde
         gather=parallel.gather,
     )
     return [Callbacks(callbacks, about, folder.last_checkpoint)] if callbacks else []
+
+
+@contextmanager
+def sampling(update: Update, seed: int = 0, *, name: str, every_rank: bool) -> Iterator[Callable[..., Any]]:
+    """The model of ``update`` in evaluation mode, without gradients, in the run's precision; see ``RunContext``.
+
+    ``seed``: of this process's generators within the context, whose states are restored after it. ``name``,
+    ``every_rank``: of the callback. Raises ConfigurationError where all ranks must call the model, and only one would.
+    """
+    parallel = update.parallel
+    if parallel.evaluates_together and parallel.world_size > 1 and not every_rank:
+        raise ConfigurationError(
+            f"{name} calls the model on rank 0 alone, but each rank has a part of it. Let the callback set "
+            "every_rank = True and call the model on every rank, or choose a strategy with whole models, such as "
+            "parallel=ddp.",
+            key="parallel",
+        )
+    model = update.model
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        with restored(GENERATORS), torch.no_grad(), update.precision.autocast():
+            seed_sample(seed)
+            if parallel.device.type == "cuda":
+                torch.cuda.manual_seed(seed)  # of the current device, which ``restored`` restores
+            model.eval()
+            yield partial(_evaluate, parallel, model) if parallel.evaluates_together else parallel.unwrap(model)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _evaluate(parallel: Parallel, model: nn.Module, inputs: Any) -> Any:
+    """The outputs for ``inputs`` on every rank, also those that have only the model's first part."""
+    outputs = parallel.evaluate(model, inputs)
+    if parallel.data_size == parallel.world_size:
+        return outputs
+    sent = map_tensors(Tensor.cpu, outputs) if parallel.counts_samples else None
+    shares = parallel.gather((parallel.data_rank, sent))
+    received = next(part for share, part in shares if share == parallel.data_rank and part is not None)
+    return map_tensors(lambda tensor: tensor.to(parallel.device), received)

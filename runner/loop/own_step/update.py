@@ -5,7 +5,7 @@ exchanged, unscaled, clipped and applied, with the guards' points as in loop/gua
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.own_step.context import StepContext
-from manyheads.runner.loop.own_step.parts import ThroughRoot, exchange
 from manyheads.runner.loop.own_step.turns import StepRun, Turns
 from manyheads.runner.loop.update import Update, UpdateResult
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.process_group import reads_buffers
 
@@ -52,8 +52,8 @@ class SteppingUpdate(Update):
         if self._broadcasts:
             self.parallel.share_buffers(self.model)
         turns, squares, rejection = Turns(self, batches, number=number), list[Tensor](), None
-        may_reject = any(guard.rejects for guard in guards)
-        buffers = [b.clone() for b in self.model.buffers()] if may_reject else []
+        judges = [guard for guard in guards if guard.rejects]
+        buffers = [b.clone() for b in self.model.buffers()] if judges else []
         while (part := turns.take()) is not None:
             guards = tuple(self.guards)  # a guard may remove itself
             self._exchange(part)
@@ -63,7 +63,7 @@ class SteppingUpdate(Update):
             self.precision.unscale(self.optimizer)
             for guard in guards:
                 guard.unscaled()
-            norm = self.gradient_norm() if wants_norm or may_reject or math.isfinite(self.clipping.norm) else 0.0
+            norm = self.gradient_norm() if wants_norm or judges or math.isfinite(self.clipping.norm) else 0.0
             squares.append(torch.as_tensor(norm).square())
             reason = self._rejection(step, [], norm)
             self.is_rejected = reason is not None
@@ -151,3 +151,38 @@ class SteppingUpdate(Update):
                     "Remove what sets its requires_grad, or leave it out of teachers and parameters.freeze.",
                     key="task",
                 )
+
+
+class ThroughRoot:
+    """A model whose parts are called through its root, around whose forward pass a strategy gathers the weights."""
+
+    def __init__(self, root: nn.Module, path: str = ""):
+        self._root, self._path = root, path
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        root = self._root
+        if not self._path:
+            return root(*inputs, **named)
+        root.forward = root.get_submodule(self._path).__call__
+        try:
+            return root(*inputs, **named)
+        finally:
+            del root.forward
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._root.get_submodule(self._path), name)
+        return ThroughRoot(self._root, f"{self._path}.{name}".lstrip(".")) if isinstance(value, nn.Module) else value
+
+
+@torch.no_grad()
+def exchange(parameters: Sequence[nn.Parameter], parallel: Parallel) -> None:
+    """Average gradients over replicas; one that no rank has stays absent. Waits for the device."""
+    if parallel.data_size == 1:
+        return
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    has = torch.tensor([p.grad is not None for p in parameters], device=parallel.device)
+    flat = torch.cat([*(gradient.reshape(-1) for gradient in gradients), has.to(gradients[0].dtype)])
+    total = parallel.reduce(flat) / parallel.data_size
+    *averages, counts = total.split([*(p.numel() for p in parameters), len(parameters)])
+    for parameter, average, count in zip(parameters, averages, counts.tolist(), strict=True):
+        parameter.grad = average.view_as(parameter).to(parameter.dtype) if count else None

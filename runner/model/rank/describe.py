@@ -1,7 +1,6 @@
 """Describes a run's model for model.json, from its loaders, or from its data."""
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,7 +70,7 @@ def other_count(weights: str, count: Any) -> str | None:
 def _trained(weights: str) -> Description | None:
     """The description of a checkpoint's run; None if unknown, since the file may be from anywhere."""
     with suppress(ConfigurationError, OSError):
-        return read(RunFolder(Path(weights).parent.parent))
+        return read(RunFolder.of_checkpoint(weights))
     return None
 
 

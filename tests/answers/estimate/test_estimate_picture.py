@@ -1,6 +1,6 @@
 import pytest
 
-from manyheads.runner.answers.estimate.estimate_picture import HELD, SENT
+from manyheads.runner.answers.estimate.run_estimate import HELD, SENT
 from tests.charts.sight import alike
 
 

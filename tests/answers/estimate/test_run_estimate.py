@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from manyheads.runner.answers.estimate.estimate_picture import draw
 from manyheads.runner.answers.estimate.print_estimate import digits, readable, show
-from manyheads.runner.answers.estimate.run_estimate import estimate, estimated, plan
+from manyheads.runner.answers.estimate.run_estimate import draw, estimate, estimated, plan
 from manyheads.runner.answers.measure.findings import DeviceMemory, Estimate, RankHolds, Traffic
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF

@@ -5,8 +5,7 @@ import shutil
 
 import pytest
 
-from manyheads.runner.commands.resume import resume
-from manyheads.runner.commands.resume.train_longer import continue_run
+from manyheads.runner.commands.resume import continue_run, resume
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.child_command import ChildEnd
 from manyheads.runner.run.run_folder import RunFolder
@@ -42,7 +41,7 @@ def test_by_epochs(tmp_path, monkeypatch, epochs, is_more):
     folder.last_checkpoint.touch()
     started = []
     monkeypatch.setattr(
-        "manyheads.runner.commands.resume.train_longer.Rerun.run",
+        "manyheads.runner.commands.resume.Rerun.run",
         lambda *call: started.append(call[2:]) or ChildEnd(0, {}),
     )
     if is_more:

@@ -11,7 +11,7 @@ import torch
 
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop.observers.sampling import sampling
+from manyheads.runner.loop.observers.callbacks import sampling
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train, weights

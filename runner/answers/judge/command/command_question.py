@@ -112,7 +112,7 @@ class CommandQuestion(Question):
         first: dict[tuple[str, int], RunRow] = {}
         for row in (row for row in completed if row.purpose in (TRIAL, ROUND)):
             other = first.setdefault((row.purpose, row.seed), row)
-            one, two = (each.findings[SAME] for each in (other, row))
+            one, two = (run.findings[SAME] for run in (other, row))
             if not math.isclose(one, two, rel_tol=allowed, abs_tol=0):
                 yield (
                     f"both arms must give the same {name}, but with the same seed run {other.number} gave {one!r} and "

@@ -5,28 +5,65 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import median
 from typing import Any, cast
 
 from manyheads.runner.answers.judge.answer import Judged
+from manyheads.runner.answers.judge.claims import UNDECIDED
 from manyheads.runner.answers.judge.command.arm_runs import ArmFiles, ArmRuns
-from manyheads.runner.answers.judge.command.command_judgement import CommandJudgement
 from manyheads.runner.answers.judge.command.command_question import CommandQuestion
 from manyheads.runner.answers.judge.command.command_terms import CommandTerms
 from manyheads.runner.answers.judge.command.trees import Project, changed, fingerprints
 from manyheads.runner.answers.judge.committed_files import named_commit, write_commit
 from manyheads.runner.answers.judge.decide import JUDGEMENTS, decide
+from manyheads.runner.answers.judge.judgement import Judgement
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.recorded import RecordedJudgement
 from manyheads.runner.answers.judge.terms import JudgementTerms
 from manyheads.runner.answers.measure.rounds import new_draw
+from manyheads.runner.answers.measure.rows import BASE, CHANGE, COMPLETED, FAILED, TRIAL, RunRow
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.provenance.git import entries
 from manyheads.runner.run import scratch
 from manyheads.runner.run.run_folder import SWEEP_DIR
+
+HANGS = 10.0  # times base's seconds, after which a run counts as hanging
+SHORTEST = 5.0  # seconds that every run may take
+
+
+@dataclass(frozen=True)
+class CommandJudgement(Judgement):
+    """A judgement of two commands. ``timeout``: seconds that a run may take until one of base has ended."""
+
+    runs: ArmRuns
+    question: CommandQuestion
+    timeout: float
+
+    def examine(self) -> None:
+        """Run base once, whose seconds say what hangs, and the change once."""
+        self.runs.end_leftovers()
+        for arm in (BASE, CHANGE):
+            tried = [row for row in self.runs.ledger.rows() if (row.purpose, row.arm) == (TRIAL, arm)]
+            is_over = any(row.state == COMPLETED or (row.state == FAILED and arm == CHANGE) for row in tried)
+            if not is_over and self.claims().verdict == UNDECIDED:
+                self.run(TRIAL, arm)
+
+    def examine_again(self) -> None:
+        """Nothing: its files are copies, and others make it another question."""
+
+    def run(self, purpose: str, arm: str, round: int = 0, turn: int = 0) -> RunRow:
+        return self.runs.start(purpose, arm, round, turn, timeout=self._limit())
+
+    def _limit(self) -> float:
+        """The seconds that the next run may take."""
+        rows = [row for row in self.runs.ledger.rows() if row.arm == BASE and row.state == COMPLETED]
+        if not rows:
+            return self.timeout
+        return max(SHORTEST, HANGS * median(row.findings["seconds"] for row in rows))
 
 
 def judge_command(arguments: argparse.Namespace) -> Judged:
@@ -90,10 +127,10 @@ def _judged(terms: CommandTerms, named: Path | None) -> Judged:
         files = ArmFiles(base, change, folder, [(project.top / path, path) for path in ignored])
 
         @contextmanager
-        def judging(place: Path, asked: Question) -> Iterator[CommandJudgement]:
+        def judging(where: Path, asked: Question) -> Iterator[CommandJudgement]:
             of_commands = cast(CommandQuestion, asked)
             timeout = seconds(terms.timeout or "") or terms.seconds
-            yield CommandJudgement(ArmRuns(place, of_commands, files), of_commands, terms.seconds, timeout)
+            yield CommandJudgement(ArmRuns(where, of_commands, files), of_commands, terms.seconds, timeout)
 
         return decide(question, terms, named, judging)
 

@@ -84,10 +84,10 @@ def at_least(number: int, places: Sequence[int], records: Collection[int]) -> fl
     likely to fall below each of the values before it, of which the better ones so far are above that record.
     """
     chances = [1.0]  # of each number of better values
-    for place in places:
-        if place not in records:
-            above = sum(record < place for record in records)
-            rises = [chance * (above + better) / place for better, chance in enumerate(chances)]
+    for position in places:
+        if position not in records:
+            above = sum(record < position for record in records)
+            rises = [chance * (above + better) / position for better, chance in enumerate(chances)]
             stays = [chance - rise for chance, rise in zip(chances, rises, strict=True)]
             chances = [stay + rise for stay, rise in zip([*stays, 0.0], [0.0, *rises], strict=True)]
     return min(math.fsum(chances[number:]), 1.0)
@@ -96,7 +96,7 @@ def at_least(number: int, places: Sequence[int], records: Collection[int]) -> fl
 def unexplained(every: Sequence[LoggedGain], error_rate: float) -> list[LoggedGain]:
     """The gains that noise does not explain: one too many among them with at most this probability (Holm 1979)."""
     ordered = sorted(every, key=lambda gain: gain.probability)
-    for place, gain in enumerate(ordered):
-        if gain.probability > error_rate / (len(ordered) - place):
-            return ordered[:place]
+    for rank, gain in enumerate(ordered):
+        if gain.probability > error_rate / (len(ordered) - rank):
+            return ordered[:rank]
     return ordered

@@ -69,10 +69,10 @@ class StreamParts(DatasetWrapper):
 def build_stream(dataset: Any, *, is_train: bool, batch_size: int, **reading: Any) -> Stream | StreamParts:
     """The samples of an iterable data set by their position, in parts if it offers ``shard(num_shards, index)``."""
     options = {**reading, "is_train": is_train, "batch_size": batch_size}
-    whole = Stream(dataset, **options)
+    stream = Stream(dataset, **options)
     most = getattr(dataset, "num_shards", 1) if is_train and callable(getattr(dataset, "shard", None)) else 1
     count = next(number for number in range(min(int(most), batch_size), 0, -1) if batch_size % number == 0)
-    if count == 1 or whole.has_length:
-        return whole
+    if count == 1 or stream.has_length:
+        return stream
     parts = (dataset.shard(num_shards=count, index=index) for index in range(count))
-    return StreamParts((Stream(part, **{**options, "size": len(whole)}) for part in parts), batch_size=batch_size)
+    return StreamParts((Stream(part, **{**options, "size": len(stream)}) for part in parts), batch_size=batch_size)

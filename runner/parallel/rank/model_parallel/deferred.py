@@ -66,7 +66,7 @@ class Deferred:
 
     def complete(self, model: nn.Module, *, beat: Callable[[], object]) -> None:
         """Give the complete model, on the CPU, its values."""
-        self.fill(model, lambda name, whole: whole, device=torch.device("cpu"), beat=beat)
+        self.fill(model, lambda name, tensor: tensor, device=torch.device("cpu"), beat=beat)
 
     def move(self, model: nn.Module, device: torch.device) -> None:
         """Move what already has values to the device."""
@@ -83,12 +83,12 @@ class Deferred:
 
         def value(name: str) -> Tensor:
             ranks.beat()
-            whole = self.value(name)
+            tensor = self.value(name)
             if cuts is None:
-                return whole
+                return tensor
             if (cut := cuts.get(name)) is not None:
-                whole = cut.part(whole, ranks.place_in.tensor, ranks.sizes.tensor)
-            return whole.to(ranks.device)
+                tensor = cut.part(tensor, ranks.place_in.tensor, ranks.sizes.tensor)
+            return tensor.to(ranks.device)
 
         names = {id(tensor): name for name, tensor in tensors_of(model).items() if tensor.is_meta}
         with torch.compiler.set_stance("force_eager"), _Given(names, value):

@@ -36,8 +36,8 @@ class Entrance:
         if torch.compiler.is_compiling() or self._entered is None:
             return enter(cast)
         state = given._version, cast.dtype, torch.is_grad_enabled()
-        for known, then, entered in self._entered:
-            if known is given and then == state:
+        for earlier, then, entered in self._entered:
+            if earlier is given and then == state:
                 return entered
         entered = enter(cast)
         self._entered.append((given, state, entered))

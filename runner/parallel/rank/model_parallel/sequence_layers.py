@@ -83,10 +83,10 @@ class Again:
     def gathered(self, piece: Tensor) -> Tensor:
         if self._whole is None or self._whole.dtype is not piece.dtype:
             self._whole, self._left = gathered(piece, self._group), self.users
-        whole, self._left = self._whole, self._left - 1
+        sequence, self._left = self._whole, self._left - 1
         if self._left <= 0:
             self._whole = None
-        return whole
+        return sequence
 
 
 class LinearOfPieces(torch.autograd.Function):
@@ -94,12 +94,12 @@ class LinearOfPieces(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        context: Any, whole: Tensor, weight: Tensor, bias: Tensor | None, piece: Tensor, again: Again
+        context: Any, sequence: Tensor, weight: Tensor, bias: Tensor | None, piece: Tensor, again: Again
     ) -> Tensor:
         context.save_for_backward(piece, weight)
         context.again, context.has_bias = again, bias is not None
         again.users += weight.requires_grad
-        return functional.linear(whole, weight, bias)
+        return functional.linear(sequence, weight, bias)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:

@@ -68,8 +68,8 @@ class ModelParallel(ProcessGroup):
 
     @property
     def summary(self) -> str:
-        whole = f", each of which built the complete model first: {self.built_whole}" if self.built_whole else ""
-        return f"{counted(self.world_size, 'rank')} over {self.backend}: {self.sizes}{whole}"
+        built = f", each of which built the complete model first: {self.built_whole}" if self.built_whole else ""
+        return f"{counted(self.world_size, 'rank')} over {self.backend}: {self.sizes}{built}"
 
     def join(self) -> None:
         super().join()
@@ -90,7 +90,7 @@ class ModelParallel(ProcessGroup):
             self.divide(model, self.mesh, layout.names)
         layout.follow(model, self.shared.cuts)
         if self.deferred is not None:
-            part = lambda name, whole: layout.split({name: whole})[name]  # noqa: E731
+            part = lambda name, tensor: layout.split({name: tensor})[name]  # noqa: E731
             self.deferred.fill(model, part, device=self.device, beat=self.beat)
             layout.follow(model, self.shared.cuts)
             self.deferred = None

@@ -121,9 +121,9 @@ class StoredPart(Lazy):
 class CutLater(Lazy):
     """This rank's part of a tensor on disk, all of which is read on demand. ``part``: cuts it like ``weight``."""
 
-    def __init__(self, whole: Lazy, weight: Tensor, part: Callable[[Tensor], Tensor]):
-        self._read, self._part = whole.read, part
-        self.shape, self.dtype = weight.shape, whole.dtype
+    def __init__(self, complete: Lazy, weight: Tensor, part: Callable[[Tensor], Tensor]):
+        self._read, self._part = complete.read, part
+        self.shape, self.dtype = weight.shape, complete.dtype
 
     def read(self) -> Tensor:
         part = self._part(self._read())
@@ -164,7 +164,7 @@ class Assembly:
                 return tensor
             if isinstance(tensor, Stored):
                 return StoredPart(tensor, weight, box, ranks.device)
-            return CutLater(tensor, weight, lambda whole: self.part(name, whole))
+            return CutLater(tensor, weight, lambda complete: self.part(name, complete))
         if cut is not None and tensor.ndim > cut.dim and tensor.shape[cut.dim] % (cut.blocks * ranks.sizes.tensor) == 0:
             tensor = cut.part(tensor, ranks.place_in.tensor, ranks.sizes.tensor)
         if not isinstance(weight, DTensor) or tensor.shape != weight.shape:  # another model's: loading it reports that

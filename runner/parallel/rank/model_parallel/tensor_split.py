@@ -1,5 +1,6 @@
 """Splits a model's layers over a tensor-parallel group according to a plan."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,10 +35,10 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
     Raises ConfigurationError if a layer cannot be divided among ``size`` ranks.
     """
     modules, cuts = dict(model.named_modules()), {}
-    owners: dict[int, str] = {}
+    names = defaultdict[int, list[str]](list)  # of each parameter
     entrances: dict[str, Entrance] = {}  # by the name of the module whose layers share one
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        owners.setdefault(id(parameter), name)
+        names[id(parameter)].append(name)
     for name, style in plan.items():
         _refuse_uneven_heads(name, modules, size)
         kinds, inner_cuts = KINDS[style]
@@ -47,19 +48,13 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
             parameter = getattr(module, attribute)
             if parameter is None:
                 continue
-            if (other := owners[id(parameter)]) != full or _count(model, parameter) > 1:
-                raise ConfigurationError.at(
-                    "parallel",
-                    "tensor",
-                    f": {full} is also {other}, and can be split only once. Leave {name} out of parallel.plan.",
-                )
+            if others := [other for other in names[id(parameter)] if other != full]:
+                rest = f": {full} is also {others[0]}, and can be split only once. Leave {name} out of parallel.plan."
+                raise ConfigurationError.at("parallel", "tensor", rest)
             if parameter.shape[cut.dim] % (cut.blocks * size):
-                raise ConfigurationError.at(
-                    "parallel",
-                    "tensor",
-                    f": {full} has {parameter.shape[cut.dim] // cut.blocks} parts for {size} ranks, "
-                    "and cannot be divided evenly. Set the tensor size to a number that divides it.",
-                )
+                rest = f" has {parameter.shape[cut.dim] // cut.blocks} parts for {size} ranks, and cannot be divided "
+                rest += "evenly. Set the tensor size to a number that divides it."
+                raise ConfigurationError.at("parallel", "tensor", f": {full}{rest}")
             part = nn.Parameter(cut.part(parameter.detach(), rank, size), requires_grad=parameter.requires_grad)
             setattr(module, attribute, part)
             cuts[full] = cut
@@ -73,10 +68,6 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
         if style == "attention":
             modules[name]._qkv_same_embed_dim = False  # or torch's encoder bypasses it
     return cuts
-
-
-def _count(model: nn.Module, parameter: nn.Parameter) -> int:
-    return sum(other is parameter for _, other in model.named_parameters(remove_duplicate=False))
 
 
 def _refuse_uneven_heads(name: str, modules: Mapping[str, nn.Module], size: int) -> None:

@@ -20,9 +20,9 @@ import numpy as np
 
 from manyheads.runner.answers.judge.claims import UNDECIDED
 from manyheads.runner.answers.judge.command.arm_runs import ArmFiles, ArmRuns
-from manyheads.runner.answers.judge.command.command_judgement import CommandJudgement
 from manyheads.runner.answers.judge.command.command_question import CommandQuestion
 from manyheads.runner.answers.judge.command.command_terms import CommandTerms
+from manyheads.runner.answers.judge.command.judge_command import CommandJudgement
 from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, MOST_ROUNDS
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.rounds import new_draw

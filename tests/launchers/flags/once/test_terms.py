@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyheads.launchers.flags.once import equal_runs, turns
+from manyheads.launchers.flags.once import ask, equal_runs
 from manyheads.launchers.flags.once.equal_runs import EqualRuns, StartState, state_of_start
 from manyheads.launchers.flags.once.terms import terms_of
 from manyheads.runner.errors import ConfigurationError, WaitExpired
@@ -56,9 +56,9 @@ def test_a_disk_that_cannot_be_written_gives_a_sentence(number, tmp_path, monkey
     def refuse(path, flags):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(turns, "no_link", refuse)
+    monkeypatch.setattr(ask, "no_link", refuse)
     refused = pytest.raises(ConfigurationError, match=f"can't be written: {os.strerror(number)}. --once keeps a lock")
-    with refused, turns.turn(tmp_path, "ab" * 8, turns.Waiting(None)):
+    with refused, ask.turn(tmp_path, "ab" * 8, ask.Waiting(None)):
         pass
 
 
@@ -71,7 +71,7 @@ def test_what_is_waited_for_is_said(status, why, tmp_path, monkeypatch, capsys):
     reason = EqualRuns.of([tmp_path], start).reason_to_wait
     assert reason is not None
     assert reason.endswith(f"run {why}")
-    waiting = turns.Waiting(0.01)
+    waiting = ask.Waiting(0.01)
     waiting.pause(reason)
     assert capsys.readouterr().out.endswith(f" {why}: waiting for it\n")
     time.sleep(0.01)
@@ -80,20 +80,20 @@ def test_what_is_waited_for_is_said(status, why, tmp_path, monkeypatch, capsys):
 
 
 def test_turns_are_of_processes(tmp_path):
-    with turns.turn(tmp_path, "0" * 16, turns.Waiting(0.0)):
+    with ask.turn(tmp_path, "0" * 16, ask.Waiting(0.0)):
         if (child := os.fork()) == 0:
             code = 1
             try:
-                with turns.turn(tmp_path, "1" * 16, turns.Waiting(0.0)):  # another key
+                with ask.turn(tmp_path, "1" * 16, ask.Waiting(0.0)):  # another key
                     code = 2
-                with turns.turn(tmp_path, "0" * 16, turns.Waiting(0.0)):
+                with ask.turn(tmp_path, "0" * 16, ask.Waiting(0.0)):
                     code = 3
             except WaitExpired:
                 code += 10
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 12
-    with turns.turn(tmp_path, "0" * 16, turns.Waiting(0.0)):
+    with ask.turn(tmp_path, "0" * 16, ask.Waiting(0.0)):
         pass
 
 

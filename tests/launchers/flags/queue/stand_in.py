@@ -21,9 +21,9 @@ from types import SimpleNamespace
 
 from manyheads.launchers.companions import Accompanied
 from manyheads.launchers.companions.room.leasing import leased
-from manyheads.launchers.flags.queue.changes import add
 from manyheads.launchers.flags.queue.entries import RunQueue
 from manyheads.launchers.flags.queue.worker import Worker
+from manyheads.runner.commands.queue import add
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.rank_process import _hold_named, hold
 from manyheads.runner.machine.process import received_signals

@@ -9,10 +9,10 @@ import pytest
 from manyheads.launchers.companions.room.claims import Claim, boot_id
 from manyheads.launchers.companions.room.registry import Registry
 from manyheads.launchers.flags.queue import worker as worker_module
-from manyheads.launchers.flags.queue.changes import cancel
 from manyheads.launchers.flags.queue.entries import RunQueue
 from manyheads.launchers.flags.queue.outcome import mark, status_of
 from manyheads.launchers.flags.queue.worker import Worker
+from manyheads.runner.commands.queue import cancel
 from manyheads.runner.errors import BudgetSpent, ConfigurationError, ExitCode, Interrupted, WaitExpired
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.flags.queue.conftest import in_queue, queued
