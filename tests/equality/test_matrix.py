@@ -9,6 +9,7 @@ from tests.equality.matrix import LAUNCHERS, cases
 CASES = dict(cases(product_of_all=True))
 ELSEWHERE = {"foreign", "ray", "slurm"}  # tested by their own clusters
 BY_FILE = {"custom"}  # named as own.py:Class
+STARTS = {"train", "parity"}  # others start what was recorded
 
 
 @pytest.mark.parametrize("group", ["parallel", "task"])
@@ -31,3 +32,9 @@ def test_a_difference_is_found_and_a_timing_is_not(capsys: pytest.CaptureFixture
     assert compared({"case": without_timings(one)}, [("case", without_timings(other))]) == 3
     assert "case > table > 0 > loss: '0.5' -> '0.4'" in capsys.readouterr().out
     assert compared({}, [("case", without_timings(other))]) == 3
+
+
+def test_every_run_has_one_thread() -> None:
+    fixed = "launcher.threads_per_rank=1"
+    started = {name: command for name, commands in CASES.items() for command in commands if command[0] in STARTS}
+    assert [name for name, command in started.items() if fixed not in command] == []
