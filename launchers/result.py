@@ -11,17 +11,11 @@ from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
-UNKNOWN: dict[str, Any] = {  # of a run whose ranks have reported nothing
-    "epochs": 0,
-    "steps": 0,
-    "samples_seen": 0,
-    "train_seconds": None,
-    "samples_per_second": None,
-    "peak_memory_mb": None,
-    "metrics": {},
-    "objective": None,
-    "best": None,
-    "weights_sha256": None,
+UNKNOWN: dict[str, Any] = {  # of a run whose ranks have reported nothing: the fields in their order
+    **{"status": "failed", "error": None, "epochs": 0, "steps": 0, "samples_seen": 0},
+    **dict.fromkeys(("world_size", "device", "parallel", "precision", "launcher")),
+    **dict.fromkeys(("train_seconds", "wall_seconds", "samples_per_second", "peak_memory_mb")),
+    **{"metrics": {}, "objective": None, "best": None, "weights_sha256": None, "files": {}},
 }
 
 
@@ -40,13 +34,13 @@ def finish(
     content = folder.read_result() or last_known(folder)
     failure = as_failure(reason)
     status = _status(content, reason, failure)
-    reported = {key: value for key, value in content.items() if key in UNKNOWN or key in ("world_size", "device")}
     fields = {
-        "status": status,
-        "error": failure.to_json() if failure else None,
         **UNKNOWN,
         **planned,
-        **reported,
+        **{key: value for key, value in content.items() if key in UNKNOWN},
+        **{key: planned[key] for key in ("parallel", "precision", "launcher")},
+        "status": status,
+        "error": failure.to_json() if failure else None,
         "wall_seconds": round(wall_seconds, 3),
         "files": folder.digests(),
     }
