@@ -12,10 +12,18 @@ from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 UNKNOWN: dict[str, Any] = {  # of a run whose ranks have reported nothing: the fields in their order
-    **{"status": "failed", "error": None, "epochs": 0, "steps": 0, "samples_seen": 0},
+    "status": "failed",
+    "error": None,
+    "epochs": 0,
+    "steps": 0,
+    "samples_seen": 0,
     **dict.fromkeys(("world_size", "device", "parallel", "precision", "launcher")),
     **dict.fromkeys(("train_seconds", "wall_seconds", "samples_per_second", "peak_memory_mb")),
-    **{"metrics": {}, "objective": None, "best": None, "weights_sha256": None, "files": {}},
+    "metrics": {},
+    "objective": None,
+    "best": None,
+    "weights_sha256": None,
+    "files": {},
 }
 
 

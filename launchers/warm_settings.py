@@ -30,5 +30,4 @@ def awaited(folder: Path) -> dict[str, str]:
     with open(folder / _PIPE, "rb", buffering=0) as pipe:
         if not pipe.read(1):
             os._exit(1)
-    variables: dict[str, str] = json.loads((folder / _VARIABLES).read_text())
-    return variables
+    return json.loads((folder / _VARIABLES).read_text())

@@ -69,8 +69,7 @@ def main(typed: Sequence[str] | None = None) -> int:
 def _run_as_rank(words: list[str]) -> Answer | None:
     from manyheads.runner.option.locate import load  # few processes have such variables
 
-    answer: Answer | None = load("manyheads.launchers.foreign.entry.enter")(words, _run)
-    return answer
+    return load("manyheads.launchers.foreign.entry.enter")(words, _run)
 
 
 def _open_closed_streams() -> None:

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from manyheads import __version__
 from manyheads.runner.errors import (
@@ -133,7 +132,8 @@ def _of_error(error: Exception, answer: Answer | None) -> End:
         problem = Problem(Code.DISK, f"{name}: {error.strerror}")  # a traceback would not help
         return End(ExitCode.FAILED, answer, problem)
     if isinstance(error, yaml_text.Error):
-        return End(ExitCode.REFUSED, answer, Problem(Code.MISTAKE, f"a config cannot be read: {_in_a_line(error)}."))
+        text = " ".join(str(error).split())
+        return End(ExitCode.REFUSED, answer, Problem(Code.MISTAKE, f"a config cannot be read: {text}."))
     from manyheads.runner.config.hydra_errors import ERRORS_OF_HYDRA, explain, raised_by_hydra  # imports Hydra
 
     if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
@@ -147,10 +147,6 @@ def _written_file(error: OSError) -> str | None:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     files = (value for frame in reversed(frames) for value in frame.f_locals.values() if isinstance(value, io.IOBase))
     return next((name for file in files if isinstance(name := getattr(file, "name", None), str)), None)
-
-
-def _in_a_line(error: Any) -> str:
-    return " ".join(str(error).split())
 
 
 def _print(error: Problem) -> None:

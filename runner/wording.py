@@ -10,6 +10,11 @@ from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue,
 LESS_ALIKE = 0.15  # a further suggestion's difflib ratio may be this much lower than the first one's
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, without its period."""
+    return str(error).strip().partition("\n")[0].rstrip(".")
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """A question that suggests names similar to a mistyped one; empty if there are none. names: the accepted ones."""
     return suggest(similar(name, names))

@@ -166,5 +166,4 @@ def recorded_launcher(words: Sequence[str]) -> Section:
     path = _named(words)
     if words[0] != "resume" or path is None or not (folder := RunFolder(path)).config.exists():
         return {}
-    section: Section = folder.read_config().get("launcher", {})
-    return section
+    return folder.read_config().get("launcher", {})

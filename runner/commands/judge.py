@@ -79,8 +79,7 @@ def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement | AuditedLog
     terms = JudgementTerms(**{field.name: getattr(arguments, field.name) for field in fields(JudgementTerms)})
     if arguments.again is not None:
         recorded = RecordedJudgement.of(arguments.again)
-        answer: Judged = load(f"{recorded.question.asker}.again")(recorded, arguments.overrides, terms)
-        return answer
+        return load(f"{recorded.question.asker}.again")(recorded, arguments.overrides, terms)
     from manyheads.runner.answers.judge.judge import judge
 
     chosen = {name: getattr(arguments, name) for name in ("change", "code", "config_dir")}

@@ -97,12 +97,8 @@ def line(run: ListedRun, *, without: Collection[str] = ()) -> tuple[str, ...]:
     metric = "" if run.value is None else f"{run.metric} {run.value:.4g}"
     name = "" if run.name is None else str(run.name)
     typed = _settings({key: value for key, value in run.typed.items() if key not in without})
-    return tuple(map(_one_line, (run.folder, name, run.status, metric, duration(run.seconds), run.job, typed)))
+    return tuple(map(printable, (run.folder, name, run.status, metric, duration(run.seconds), run.job, typed)))
 
 
 def _settings(typed: dict[str, str]) -> str:
     return " ".join(f"{key}={value}" for key, value in typed.items())
-
-
-def _one_line(text: str) -> str:
-    return printable(text)

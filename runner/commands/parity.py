@@ -113,5 +113,4 @@ def _run(folder: RunFolder, task: ParityTask) -> ParityFindings:
     """Have the ranks of a frozen run do the task, and return their findings."""
     write_task(folder, task)
     launch(prepare(folder, apart=True), main=RANK)
-    findings: ParityFindings = (folder.read_result() or {})["parity"]
-    return findings
+    return (folder.read_result() or {})["parity"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from manyheads.launchers.companions.room.claims import Claim
-from manyheads.launchers.companions.room.snapshot import current_claims
+from manyheads.launchers.companions.room.registry import current_claims
 from manyheads.launchers.companions.room.words import clock, named
 from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
 from manyheads.launchers.flags.queue.outcome import has_ended, mark, status_of
@@ -99,8 +99,8 @@ def _running(claim: Claim) -> str:
 
 def _waiting(entry: QueueEntry, claim: Claim | None, claims: Sequence[Claim], ahead: Sequence[str]) -> str:
     if claim is not None:
-        from manyheads.launchers.companions.room.others import processes  # of GPUs
         from manyheads.launchers.companions.room.waiting import waits_for  # slow
+        from manyheads.runner.machine.gpus import processes  # of GPUs
 
         return waits_for(claim, claims, processes(claim.among) if claim.kind == "gpu" else {})
     if entry.is_taken:

@@ -21,8 +21,7 @@ def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | C
     ConfigurationError, RunFailed, Ended and Interrupted, with the answer so far.
     """
     if (flag := chosen(arguments)) is not None:
-        result: Result | ComparedRuns | None = flag.take(arguments, wants_answer=wants_answer)
-        return result
+        return flag.take(arguments, wants_answer=wants_answer)
     if (begun := ahead(arguments)) is not None:
         begun.begin()
     with without_collector():  # until a job starts

@@ -14,7 +14,7 @@ from manyheads.runner.data.samples import Samples, TokenBlocks
 from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import load
-from manyheads.runner.wording import nearest
+from manyheads.runner.wording import first_line, nearest
 
 if TYPE_CHECKING:
     from manyheads.runner.data.hf import HuggingFaceData
@@ -162,7 +162,7 @@ def read(
     except ConfigurationError:
         raise
     except Exception as error:  # each format, and the network, has errors of its own
-        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        reason = first_line(error) or type(error).__name__
         remedy = "Set it to the folder of a data set" if hub is None else "Fetch it where there is a network"
         raise ConfigurationError(f"{key} cannot be read ({reason}). {remedy}, or choose another one.") from None
     return dataset if isinstance(dataset, dict) else {"train": dataset}

@@ -31,11 +31,6 @@ def fetch_ahead(source: Any, file: Any, group: int, column: str) -> None:
             source.fetch_ahead(start, start + chunk.total_compressed_size)
 
 
-def line(error: Exception) -> str:
-    """The first line of an error, without its period."""
-    return str(error).strip().partition("\n")[0].rstrip(".")
-
-
 class _Reader(io.RawIOBase):
     """A file as pyarrow reads it."""
 

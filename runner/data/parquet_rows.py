@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow
 from pyarrow import types
 
-from manyheads.runner.data.parquet_files import fetch_ahead, line, open_parquet
+from manyheads.runner.data.parquet_files import fetch_ahead, open_parquet
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import CorruptSample, StoredFile
 from manyheads.runner.data.shards.folders import Folder
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.wording import first_line
 
 LABELS = ("label", "labels", "target", "class", "fine_label", "cls")
 
@@ -115,7 +116,7 @@ class ParquetRows(Sequence[Any]):
         try:
             column = self._files[file].read_row_group(group, [self.input], use_threads=False).column(0)
         except (OSError, pyarrow.ArrowException) as error:
-            self._refuse(self.paths[file], f"cannot be read in its row group {group} ({line(error)})")
+            self._refuse(self.paths[file], f"cannot be read in its row group {group} ({first_line(error)})")
         self._kept[number] = column
         self._kept_bytes += column.nbytes
         while self._kept_bytes > self.cache_bytes and len(self._kept) > 1:
@@ -127,7 +128,7 @@ class ParquetRows(Sequence[Any]):
             source = folder.file(name)
             return source, open_parquet(source)
         except (OSError, pyarrow.ArrowException) as error:
-            self._refuse(f"{folder.root}/{name}", f"is not a complete Parquet file ({line(error)})")
+            self._refuse(f"{folder.root}/{name}", f"is not a complete Parquet file ({first_line(error)})")
 
     def _fetch_ahead(self, samples: np.ndarray) -> None:
         """Request the input column of the row groups of a batch, unless that was done for the batches before it."""

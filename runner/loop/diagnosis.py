@@ -18,7 +18,7 @@ from manyheads.runner.errors import ConfigurationError, Failure, Kind
 from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.rank.structure import shapes
 from manyheads.runner.task.rank.targets import samples_with, unlike_class
-from manyheads.runner.wording import listed
+from manyheads.runner.wording import first_line, listed
 
 LABEL = re.compile(r"Target (-?\d+) is out of bounds")
 ALONE = "Expected more than 1 value per channel"
@@ -67,7 +67,7 @@ def explained(error: Exception, update: Update, sizes: tuple[int | None, int | N
 
     ``sizes``: data.image_size and trainer.resize_from.
     """
-    text, frames = _first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    text, frames = first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, ConfigurationError):
         return None
     if "device-side assert" in text:
@@ -140,7 +140,3 @@ def _local(frames: list[FrameType], name: str, kind: type) -> Any:
     """The outermost frame's variable of this name and kind; None if there is none."""
     values = (frame.f_locals.get(name) for frame in frames)
     return next((value for value in values if value is not None and isinstance(value, kind)), None)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")

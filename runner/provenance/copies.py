@@ -10,9 +10,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.source_file import COPIES
 from manyheads.runner.option.tree import Section, files_named
-from manyheads.runner.provenance.kept_files import changed_files, kept
+from manyheads.runner.provenance.kept_files import changed_files, kept, snapshot
 from manyheads.runner.provenance.open_code import how_to_trust, open_place
-from manyheads.runner.provenance.snapshot import snapshot
 from manyheads.runner.run.run_folder import RunFolder
 
 

@@ -11,8 +11,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import STARTED_IN
 from manyheads.runner.option.tree import packages_named
+from manyheads.runner.provenance.kept_files import snapshot
 from manyheads.runner.provenance.open_code import how_to_trust, is_trusted_place, open_place
-from manyheads.runner.provenance.snapshot import snapshot
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.ledger import Ledger

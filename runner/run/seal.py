@@ -111,8 +111,7 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 def _trusted(folder: Path) -> dict[str, str] | None:
     """The digests that the user trusts in the folder at this path; None if everything there is trusted."""
-    covers: dict[str, str] | None = _record_of(folder).get("covers", {})
-    return covers
+    return _record_of(folder).get("covers", {})
 
 
 def _record_of(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from manyheads.runner.machine.ownership import is_mine
 from manyheads.runner.option.locate import STARTED_IN, own_folders
 from manyheads.runner.option.source_file import SourceFile
 from manyheads.runner.provenance.copies import copies
-from manyheads.runner.provenance.snapshot import snapshot
+from manyheads.runner.provenance.kept_files import snapshot
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST

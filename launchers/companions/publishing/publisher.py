@@ -159,8 +159,7 @@ def main(path: str, name: str) -> int:
 
 def tracker_of(name: str, section: Section) -> Tracker:
     """The tracker that an entry of the config describes. Raises ConfigurationError."""
-    tracker: Tracker = instantiate_named("logger", {name: section}, Tracker)[name]
-    return tracker
+    return instantiate_named("logger", {name: section}, Tracker)[name]
 
 
 def follow(publisher: Publisher) -> int:

@@ -11,18 +11,51 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from manyheads.launchers.companions.room.claims import Claim
-from manyheads.launchers.companions.room.places import leases_folder
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.loop.rank_process import hold, let_go
 from manyheads.runner.run.files import try_lock
 from manyheads.runner.run.folder import Folder
-from manyheads.runner.run.private_folder import folder_turn
+from manyheads.runner.run.private_folder import folder_turn, private_folder
 
 TURN_SECONDS = 10.0
 SUFFIX = ".json"
 _NAME = re.compile(rf"(\d{{9}})-\d+-[0-9a-f]{{8}}\{SUFFIX}")
+NAMED = "MANYHEADS_LEASES"
+# Not XDG_RUNTIME_DIR: cron and services have none, and it is emptied when its user logs out, while runs go on.
+SHARED = Path("/tmp")
+CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+LOCAL = f"leases are those of this container; to see those of others, set {NAMED} to a folder that they share"
+
+
+def leases_folder(*, create: bool) -> Folder | None:
+    """The folder, held open. It belongs to this user, who alone may enter it; None if there is none.
+
+    ``create``: create it if it is missing. Raises ConfigurationError for one that others could write to or have made a
+    link, and OSError if it can't be created or opened.
+    """
+    path = _path()
+    return private_folder(path, create=create, refusal=partial(_refusal, path))
+
+
+def is_local() -> bool:
+    """Whether runs in other containers of this machine are not seen."""
+    return not os.environ.get(NAMED) and any(path.exists() for path in CONTAINERS)
+
+
+def _path() -> Path:
+    named = os.environ.get(NAMED)
+    if named and not Path(named).is_absolute():
+        raise ConfigurationError.at(NAMED, named, " is not allowed. Allowed: an absolute path.")
+    return Path(named) if named else SHARED / f"manyheads-{os.geteuid()}"
+
+
+def _refusal(path: Path, why: str) -> ConfigurationError:
+    remedy = f"Set {NAMED} to a folder that only you can enter"
+    return ConfigurationError(f"{printable(path)}, where runs say which devices they use, {why}. {remedy}.", key=NAMED)
 
 
 class Lease:
@@ -109,3 +142,18 @@ class Registry:
             finally:
                 os.close(descriptor)
         return claims
+
+
+def current_claims() -> tuple[list[Claim], Path | None]:
+    """All claims on this machine's devices, and their folder; None if no run has made a claim.
+
+    Raises ConfigurationError if they can't be read, or others could have written them.
+    """
+    try:
+        registry = Registry.existing()
+        if registry is None:
+            return [], None
+        with registry, registry.turn() as claims:
+            return claims, registry.path
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename or 'the folder of leases'}: {error.strerror or error}.") from None

@@ -8,14 +8,13 @@ from manyheads.launchers import warm_server
 from manyheads.launchers.companions import Accompanied
 from manyheads.launchers.companions.room.claims import Claim, grant, holders, queue
 from manyheads.launchers.companions.room.leasing import ended
-from manyheads.launchers.companions.room.others import processes
-from manyheads.launchers.companions.room.places import LOCAL, is_local
-from manyheads.launchers.companions.room.registry import Lease, Registry
+from manyheads.launchers.companions.room.registry import LOCAL, Lease, Registry, is_local
 from manyheads.launchers.companions.room.words import named, position, shared_with
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.sweep.devices import on_cores
 from manyheads.runner.errors import ConfigurationError, Interrupted, WaitExpired, warn
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.gpus import processes
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.run.progress import Work, working
 

@@ -33,8 +33,7 @@ def enqueued(arguments: Sequence[str]) -> Result | None:
     """Queue the run that was typed, and return it. Raises as ``run_typed``."""
     words = [word for word in arguments if word != FLAG]
     _refuse_without_effect(words)
-    queued: Result | None = run_typed(words, wants_answer=True, task=enqueue)  # type: ignore[assignment]
-    return queued
+    return run_typed(words, wants_answer=True, task=enqueue)  # type: ignore[return-value]
 
 
 def _refuse_without_effect(words: Sequence[str]) -> None:

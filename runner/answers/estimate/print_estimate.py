@@ -6,7 +6,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.answers.measure.findings import DeviceMemory, Estimate, Traffic
+from manyheads.runner.answers.measure.findings import DeviceMemory, Estimate
 from manyheads.runner.machine.console import Console
 
 HELD = {
@@ -77,13 +77,10 @@ def _sent(estimates: list[Estimate]) -> tuple[str, list[list[str]]]:
     rows = [["", *(f"{kind}" for kind in kinds), "sum"]] if communicating else []
     for estimate in communicating:
         traffic = estimate.largest.traffic or {}
-        cells = [_traffic(traffic[kind], step) if kind in traffic else "" for kind in kinds]
+        sent = {kind: f"{sums.calls:,}: {digits(sums.bytes / 1000**step)}" for kind, sums in traffic.items()}
+        cells = [sent.get(kind, "") for kind in kinds]
         rows.append([name_of(estimate), *cells, digits((estimate.largest.sent or 0) / 1000**step)])
     return f"Calls and {UNITS[step]} of that rank's communication per update", rows
-
-
-def _traffic(traffic: Traffic, step: int) -> str:
-    return f"{traffic.calls:,}: {digits(traffic.bytes / 1000**step)}"
 
 
 def _ranges(estimate: Estimate) -> str:

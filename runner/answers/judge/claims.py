@@ -50,8 +50,7 @@ class Claims:
 
     def to_json(self) -> Mapping[str, Any]:
         """The claims as plain values, as judgement.jsonl and --json have them."""
-        content: Mapping[str, Any] = _plain(asdict(self))
-        return content
+        return _plain(asdict(self))
 
 
 def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from statistics import median
 
-from manyheads.runner.answers.judge.check_judgement import faults
 from manyheads.runner.answers.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
 from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, MOST_ROUNDS, Question
+from manyheads.runner.answers.judge.recorded import faults
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.recording import Recording
 from manyheads.runner.answers.measure.rounds import is_base_first

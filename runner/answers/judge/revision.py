@@ -95,8 +95,7 @@ class BaseCode(ArmCode):
     tree: Path
 
     def config(self, config: Section, arm: str) -> Section:
-        redirected: Section = self.redirected(config) if arm == BASE else config
-        return redirected
+        return self.redirected(config) if arm == BASE else config
 
     def rank(self, config: Section, arm: str, rank: str) -> tuple[str, dict[str, str]]:
         folders = self.folders(config) if arm == BASE else []

@@ -1,6 +1,5 @@
 """The task of ranks that time updates: a small file next to run.yaml, written by the parent; and their marks."""
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from manyheads.runner.run.data_files import read_json
@@ -12,21 +11,14 @@ BATCH_STATISTICS = "batch_statistics"  # a fact of an arm: whether it has BatchN
 WARM_UP = 5  # updates before the timed ones
 
 
-@dataclass(frozen=True)
-class PaceTask:
-    """To time ``updates`` updates, after WARM_UP others."""
-
-    updates: int
+def write_task(folder: RunFolder, updates: int) -> None:
+    """Ask for the time of ``updates`` updates, after WARM_UP others; after run.yaml, before the ranks start."""
+    folder.write_json(folder.path / FILE, {"updates": updates})
 
 
-def write_task(folder: RunFolder, task: PaceTask) -> None:
-    """Write the task; after run.yaml, before the ranks start."""
-    folder.write_json(folder.path / FILE, asdict(task))
-
-
-def read_task(folder: RunFolder) -> PaceTask:
-    """The folder's task."""
-    return PaceTask(**read_json(folder.path / FILE))
+def read_task(folder: RunFolder) -> int:
+    """The number of updates to time."""
+    return int(read_json(folder.path / FILE)["updates"])
 
 
 def marked_seconds(folder: Path) -> float | None:

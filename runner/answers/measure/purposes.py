@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from manyheads.runner.answers.measure.pace_task import LOSSY_FILE, PaceTask, marked_seconds, write_task
+from manyheads.runner.answers.measure.pace_task import LOSSY_FILE, marked_seconds, write_task
 from manyheads.runner.answers.measure.rows import EXACT, FACTS, STEPS
 from manyheads.runner.answers.measure.runs import Purpose
 from manyheads.runner.answers.measure.steps_task import ParityTask
@@ -57,6 +57,4 @@ def pace(name: str, updates: int) -> Purpose:
             "weights_sha256": result["weights_sha256"],
         }
 
-    return Purpose(
-        name, "manyheads.runner.answers.measure.rank.pace", lambda folder: write_task(folder, PaceTask(updates)), read
-    )
+    return Purpose(name, "manyheads.runner.answers.measure.rank.pace", lambda folder: write_task(folder, updates), read)

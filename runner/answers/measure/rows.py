@@ -128,8 +128,7 @@ class RunLedger:
 
     def question(self) -> Mapping[str, Any]:
         """The question, as JSON."""
-        question: Mapping[str, Any] = self.lines()[0]["content"]
-        return question
+        return self.lines()[0]["content"]
 
     def rows(self) -> list[RunRow]:
         """The latest row of each run, in the order in which they were started."""

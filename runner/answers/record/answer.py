@@ -10,8 +10,15 @@ from typing import Annotated, Any
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.answers.record.evidence import CLOCKS, Contender, RecordEvidence, RecordTarget
-from manyheads.runner.answers.record.statistics import SIGNIFICANT, Spread, p_of_difference
+from manyheads.runner.answers.record.evidence import (
+    CLOCKS,
+    SIGNIFICANT,
+    Contender,
+    RecordEvidence,
+    RecordTarget,
+    Spread,
+    p_of_difference,
+)
 from manyheads.runner.charts.html_page import html_page
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.machine.console import Console

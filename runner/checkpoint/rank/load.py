@@ -58,8 +58,7 @@ def load_folder(path: Path, ranks: RankGroup | None) -> StateDict:
     """A sharded checkpoint's content. Raises ConfigurationError, which names the newest earlier one that is intact."""
     opened = folder_format().opened
     try:
-        state: StateDict = opened(path, ranks)
-        return state
+        return opened(path, ranks)
     except (Damaged, OSError) as error:
         refused = refusal(path, error)
     steps = [*checkpoint_places.by_step(path.parent).values()]

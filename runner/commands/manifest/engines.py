@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,10 @@ def filled_in(engine: str, machines: Machines, values: Mapping[str, Any]) -> str
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters |= {"yaml": _quoted, "literal": _literal, "printable": printable}
+    # Kubernetes replaces $(NAME) by a variable's value, and $$ by $. Source:
+    # https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/.
+    literal = methodcaller("replace", "$", "$$")
+    environment.filters |= {"yaml": _quoted, "literal": literal, "printable": printable}
     resources = {"cpu": str(machines.cpus), **({"nvidia.com/gpu": str(machines.gpus)} if machines.gpus else {})}
     of_engine = {**asdict(machines), "resources": resources, "title": ENGINES[engine].title, "port": PORT}
     return environment.get_template(f"{engine}.yaml.j2").render(of_engine, **values)
@@ -56,12 +60,3 @@ def filled_in(engine: str, machines: Machines, values: Mapping[str, Any]) -> str
 def _quoted(text: str) -> str:
     """``text`` as YAML in one line, whatever is in it."""
     return yaml.safe_dump(text, default_style='"', width=float("inf"), allow_unicode=True).rstrip("\n")
-
-
-def _literal(text: str) -> str:
-    """``text`` escaped, so that Kubernetes expands no variables in it.
-
-    Kubernetes replaces $(NAME) by a variable's value.
-    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/.
-    """
-    return text.replace("$", "$$")

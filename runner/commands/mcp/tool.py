@@ -98,8 +98,7 @@ class CommandTool:
     @property
     def output_schema(self) -> Schema:
         """The JSON Schema of what the command prints with --json."""
-        schema: Schema = module_of("schema").schema_of_command(self.name)
-        return schema
+        return module_of("schema").schema_of_command(self.name)
 
     def words(self, given: Mapping[str, Any]) -> list[str]:
         """The command line of a call whose arguments fit the schema; flags come first."""

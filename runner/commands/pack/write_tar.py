@@ -82,11 +82,8 @@ def _images(samples: ImageFiles, order: Sequence[int]) -> Iterator[Sample]:
     """Name, content and class number of each image. Raises ConfigurationError."""
     for number, index in enumerate(order):
         image, name = samples.paths[index], f"{number:08d}"
-        yield f"{name}{_called(image)}", _content(image, samples.within), int(samples.targets[index])
-
-
-def _called(image: str | bytes) -> str:
-    return "" if isinstance(image, bytes) else f"_{PurePath(image).name}"
+        called = "" if isinstance(image, bytes) else f"_{PurePath(image).name}"
+        yield f"{name}{called}", _content(image, samples.within), int(samples.targets[index])
 
 
 def _content(image: str | bytes, within: str | None) -> bytes:

@@ -78,13 +78,9 @@ def decoder_of(field: str, decoders: Mapping[str, Decoder]) -> Decoder:
     )
 
 
-def _array(content: bytes) -> torch.Tensor:
-    return torch.from_numpy(np.load(BytesIO(content), allow_pickle=False))
-
-
 _KNOWN: Mapping[str, Decoder] = {
     CLASS: lambda content: int(content.decode().strip()),
     "json": json.loads,
-    "npy": _array,
+    "npy": lambda content: torch.from_numpy(np.load(BytesIO(content), allow_pickle=False)),
     **dict.fromkeys(TEXTS, bytes.decode),
 }

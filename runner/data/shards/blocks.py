@@ -57,7 +57,8 @@ class BlockTable:
 
 def check_places(index: ShardIndex) -> None:
     """Raises ConfigurationError unless the blocks are where they belong: the index may have been sent."""
-    expected = _places(index.about.shards) if _counts_fit(index.about.shards) else None
+    shards = index.about.shards
+    expected = _places(shards) if all(shard.samples == _count(shard.size) for shard in shards) else None
     entries = index.entries
     if expected is None or any((entries[part] != expected[part]).any() for part in ("offset", "size")):
         raise outdated(index.root, f"{NAME} is damaged, or was written by another version")
@@ -75,10 +76,6 @@ def _places(shards: tuple[Shard, ...]) -> "np.ndarray":
         entries["size"][rows, 0] = np.minimum(shard.size - offsets, BLOCK)
         row += shard.samples
     return entries
-
-
-def _counts_fit(shards: tuple[Shard, ...]) -> bool:
-    return all(shard.samples == _count(shard.size) for shard in shards)
 
 
 def _count(size: int) -> int:

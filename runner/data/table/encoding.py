@@ -175,8 +175,7 @@ class Encoding:
         return sentences
 
     def to_json(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # lists, as they are read again
-        return content
+        return json.loads(json.dumps(asdict(self)))  # lists, as they are read again
 
 
 def encoding_of(content: Any) -> Encoding | None:

@@ -9,7 +9,7 @@ import timm
 from torch import nn
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.wording import nearest
+from manyheads.runner.wording import first_line, nearest
 
 
 def timm_model(
@@ -64,8 +64,8 @@ def _unknown(name: str) -> ConfigurationError:
 
 
 def _not_fetched(name: str, pretrained: bool | str, error: Exception) -> str:
-    reason = str(error).strip().partition("\n")[0].rstrip(".")
     return (
-        f"model.pretrained={str(pretrained).lower()}: timm's weights for {name} cannot be loaded ({reason}). "
-        "Download them on a machine with a network and set model.pretrained=<that file>, or model.pretrained=null."
+        f"model.pretrained={str(pretrained).lower()}: timm's weights for {name} cannot be loaded "
+        f"({first_line(error)}). Download them on a machine with a network and set model.pretrained=<that file>, or "
+        "model.pretrained=null."
     )

@@ -82,7 +82,7 @@ class Trained:
 
         Raises ConfigurationError if the model does not predict classes, and for inputs that are not images.
         """
-        if _is_batch(images):
+        if isinstance(images, (Tensor, np.ndarray)) and images.ndim == 4:
             batch = torch.as_tensor(images)
             return self._classes(batch if batch.is_floating_point() else self.preprocess.normalized(batch.cpu()))
         if isinstance(images, Sequence) and not isinstance(images, str):
@@ -160,7 +160,3 @@ class _Absent(Data):
         self.num_classes, self.image_size = description.num_classes, description.image_size
         self.num_inputs = math.prod(description.shape) if description.shape and not description.is_images else None
         self.categories = [len(column["values"]) + 1 for column in (description.table or {}).get("categories", ())]
-
-
-def _is_batch(images: Any) -> bool:
-    return isinstance(images, (Tensor, np.ndarray)) and images.ndim == 4

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.runner.answers.judge.check_judgement import read
+from manyheads.runner.answers.judge.recorded import read
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.hypotheses import spread
 from manyheads.runner.answers.measure.rows import ROUND

@@ -8,10 +8,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from manyheads.runner.answers.judge.answer import Judged, sentences
-from manyheads.runner.answers.judge.check_judgement import read
 from manyheads.runner.answers.judge.claims import DISCARD, KEEP, REFUSED, UNDECIDED, claims_of
 from manyheads.runner.answers.judge.config_question import ConfigQuestion as Question
 from manyheads.runner.answers.judge.config_question import refusals
+from manyheads.runner.answers.judge.recorded import read
 from manyheads.runner.answers.judge.terms import aims_of
 from manyheads.runner.answers.measure.arm_configs import tolerances_of
 from manyheads.runner.answers.measure.numerics import AS_ASKED, WITHIN_ROUNDING

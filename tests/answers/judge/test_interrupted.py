@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from manyheads.runner.answers.judge.check_judgement import faults
+from manyheads.runner.answers.judge.recorded import faults
 from manyheads.runner.run.ledger import JUDGED as NAME
 from tests.answers.judge.test_judge import BASE, COMMAND, SLOW, judge
 

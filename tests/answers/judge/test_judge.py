@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator
 
 import manyheads
 from manyheads.runner.answers.judge.arms import recorded_arms
-from manyheads.runner.answers.judge.check_judgement import faults
 from manyheads.runner.answers.judge.config_question import ConfigQuestion as Question
+from manyheads.runner.answers.judge.recorded import faults
 from manyheads.runner.answers.judge.session import JudgementSession
 from manyheads.runner.answers.measure.rows import digest
 from manyheads.runner.commands.schema import schema_of_command

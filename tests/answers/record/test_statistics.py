@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.runner.answers.record.statistics import Spread, p_of_difference, p_of_target
+from manyheads.runner.answers.record.evidence import Spread, p_of_difference, p_of_target
 
 VALUES = [94.1, 93.9, 94.3, 94.05, 94.2]
 

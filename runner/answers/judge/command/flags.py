@@ -30,5 +30,4 @@ def answer(arguments: argparse.Namespace) -> Judged | None:
         if flag := next((name for name in ONLY if getattr(arguments, name)), None):
             raise ConfigurationError(f"--{flag} requires --command. Add it, or leave it out.", key=f"--{flag}")
         return None
-    judged: Judged = load("manyheads.runner.answers.judge.command.judge_command.judge_command")(arguments)
-    return judged
+    return load("manyheads.runner.answers.judge.command.judge_command.judge_command")(arguments)

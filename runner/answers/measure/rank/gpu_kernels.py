@@ -74,8 +74,7 @@ def _is_cast(tensor: Tensor) -> bool:
 
 
 def _widened(given: Given) -> Given:
-    widened: Given = map_tensors(lambda tensor: tensor.float() if _is_cast(tensor) else tensor, given)
-    return widened
+    return map_tensors(lambda tensor: tensor.float() if _is_cast(tensor) else tensor, given)
 
 
 def _summed(given: Given) -> Given:
@@ -86,12 +85,10 @@ def _summed(given: Given) -> Given:
 
 def _dropout(inputs: Tensor, p: float, train: bool) -> Tensor:
     """Keeps a mask of one byte per number; on CPUs it has the inputs' dtype."""
-    dropped: Tensor = torch.ops.aten.native_dropout.default(inputs, p, train)[0] if train and p else inputs
-    return dropped
+    return torch.ops.aten.native_dropout.default(inputs, p, train)[0] if train and p else inputs
 
 
 def _attention(*given: Any, **named: Any) -> Tensor:
     """On GPUs, kernels that keep no attention weights also drop some of them; on CPUs, they can't."""
     given = tuple(0.0 if isinstance(value, float) else value for value in given)  # dropout_p is the only positional one
-    attended: Tensor = torch.ops.aten.scaled_dot_product_attention.default.decompose(*given, **named)
-    return attended
+    return torch.ops.aten.scaled_dot_product_attention.default.decompose(*given, **named)

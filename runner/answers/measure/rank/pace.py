@@ -53,16 +53,16 @@ def main(path: str) -> NoReturn:
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Make the updates that the folder's task asks for, and write ``pace`` to result.json: their number and seconds."""
-    task = read_task(folder)
+    updates = read_task(folder)
     trainer = build_unrecorded(run, parallel, folder, heartbeat)
     session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
-        timed = TimedUpdates(trainer, folder, task.updates)
+        timed = TimedUpdates(trainer, folder, updates)
         with trainer.observed(timed):
             trainer.fit(_save_nothing, due_after_step=lambda step: False)
-        session.conclude(pace={"seconds": timed.stopwatch.seconds, "updates": task.updates})
+        session.conclude(pace={"seconds": timed.stopwatch.seconds, "updates": updates})
 
 
 def _save_nothing(*, best: bool) -> Any:

@@ -27,8 +27,7 @@ class Entrance:
 
     def __call__(self, given: Tensor) -> Tensor:
         """The tensor as this rank's part of a layer receives it, in the dtype in which the layer computes."""
-        entered: Tensor = self.once(given, lambda cast: EnterGroup.apply(cast, self._group))
-        return entered
+        return self.once(given, lambda cast: EnterGroup.apply(cast, self._group))
 
     def once(self, given: Tensor, enter: Callable[[Tensor], Any]) -> Any:
         """What ``enter`` returns for the tensor in the dtype in which layers compute; called once for all of them."""

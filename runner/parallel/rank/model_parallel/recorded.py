@@ -36,8 +36,7 @@ class GivenTensor:
     def value(self) -> Tensor:
         if self.version is not None and self.tensor._version != self.version:
             raise Unrecordable("a tensor was changed after it had been copied from")
-        given: Tensor = real(self.tensor)
-        return given
+        return real(self.tensor)
 
 
 @dataclass

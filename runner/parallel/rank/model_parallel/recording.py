@@ -224,5 +224,4 @@ def _hollow(tensor: Tensor) -> Tensor:
 
 def _present(tensor: Tensor) -> Tensor:
     """The tensor, or that on disk for which it stands."""
-    value: Tensor = real(getattr(tensor, "stands_for", tensor))
-    return value
+    return real(getattr(tensor, "stands_for", tensor))

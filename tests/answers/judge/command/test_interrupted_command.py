@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from manyheads.runner.answers.judge.check_judgement import faults
+from manyheads.runner.answers.judge.recorded import faults
 from manyheads.runner.run.ledger import JUDGED
 from tests.answers.judge.test_judge import COMMAND
 

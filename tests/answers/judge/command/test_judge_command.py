@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import manyheads
-from manyheads.runner.answers.judge.check_judgement import faults
 from manyheads.runner.answers.judge.command.command_question import CommandQuestion
 from manyheads.runner.answers.judge.command.command_terms import CommandTerms
+from manyheads.runner.answers.judge.recorded import faults
 from tests.answers.judge.test_judge import COMMAND
 from tests.conftest import ROOT
 

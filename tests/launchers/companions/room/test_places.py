@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from manyheads.launchers.companions.room import places
-from manyheads.launchers.companions.room.places import is_local, leases_folder
+from manyheads.launchers.companions.room import registry
+from manyheads.launchers.companions.room.registry import is_local, leases_folder
 from manyheads.runner.errors import ConfigurationError
 
 NOT_MINE = os.geteuid() + 4321
@@ -29,7 +29,7 @@ def test_none_is_created_to_look(leases):
 
 def test_by_default_it_is_below_tmp(monkeypatch, tmp_path):
     monkeypatch.delenv("MANYHEADS_LEASES", raising=False)
-    monkeypatch.setattr(places, "SHARED", tmp_path)
+    monkeypatch.setattr(registry, "SHARED", tmp_path)
     with leases_folder(create=True) as folder:
         assert folder.path == tmp_path / f"manyheads-{os.geteuid()}"
 
@@ -71,7 +71,7 @@ def test_a_relative_path_is_refused(monkeypatch):
 
 
 def test_a_container_sees_its_own_runs_only_unless_a_folder_is_named(leases, monkeypatch):
-    monkeypatch.setattr(places, "CONTAINERS", (leases.parent,))
+    monkeypatch.setattr(registry, "CONTAINERS", (leases.parent,))
     assert not is_local()
     monkeypatch.delenv("MANYHEADS_LEASES")
     assert is_local()

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.launchers.companions.room.snapshot import current_claims
+from manyheads.launchers.companions.room.registry import current_claims
 from manyheads.launchers.flags.queue.entries import QUEUE, RunQueue
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.flags.queue.stand_in import SEEN, start
