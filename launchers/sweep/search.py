@@ -64,7 +64,7 @@ class Search:
             asked = {number: self._ask(study, number) for number in batch}
             prunes = self._prunes and bool(self._column) and (self._column == LOSS or self._direction != "auto")
             judges = {number: Judge(trial, prunes=prunes) for number, trial in asked.items()}
-            self._run(asked, self._pruning(judges) if prunes else NoPruning())
+            self._run(asked, Pruning(self._ledger, judges, by=self._column, sign=self._sign) if prunes else NoPruning())
             self._refuse_failures(batch)
             self._learn(batch)
             self._trials += [self._told(number, judge) for number, judge in judges.items()]
@@ -186,9 +186,6 @@ class Search:
         kind = {"sampler": optuna.samplers.BaseSampler, "pruner": optuna.pruners.BasePruner}[part]
         section = cast(dict[str, Any], OmegaConf.to_container(self._own[part], resolve=True))
         return instantiate_named("hydra.sweeper", {part: {**section, **more}}, kind)[part]
-
-    def _pruning(self, judges: dict[int, Judge]) -> NoPruning:
-        return Pruning(self._ledger, judges, by=self._column, sign=self._sign)
 
     def _told(self, number: int, judge: Judge) -> "FrozenTrial":
         """The finished trial, with the rows that it reported."""

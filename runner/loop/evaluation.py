@@ -84,7 +84,7 @@ class CollectedScores:
                 kept = is_it[:, column] >= 0
                 for metric in self._metrics:
                     values[metric.name].append(metric.of_class(scores[kept, column], is_it[kept, column] > 0))
-        self.without_value = {name: len(per_class) - len(_known(per_class)) for name, per_class in values.items()}
+        self.without_value = {name: per_class.count(None) for name, per_class in values.items()}
         return {metric.name: metric.over_classes(values[metric.name]) for metric in self._metrics}
 
     def _together(self, ids: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -95,10 +95,6 @@ class CollectedScores:
         ranks = self._parallel.gather((ids, np.concatenate(blocks), np.concatenate(which)))
         _, scores, members = each_once(ranks)
         return scores, members
-
-
-def _known(values: list[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 def log_odds(logits: torch.Tensor) -> torch.Tensor:

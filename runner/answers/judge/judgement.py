@@ -46,7 +46,11 @@ class Judgement(ABC):
             self.examine_again()
         if self.claims().verdict == UNDECIDED:
             self._floor(until)
-        while (claims := self.claims()).verdict == UNDECIDED and self._fits(until) and self.count(ROUND) < MOST_ROUNDS:
+        while (
+            (claims := self.claims()).verdict == UNDECIDED
+            and time.monotonic() + self._seconds_per_round() <= until
+            and self.count(ROUND) < MOST_ROUNDS
+        ):
             self.round(ROUND, self.count(ROUND))
         self.write(claims)
         if claims.verdict == REFUSED:
@@ -142,9 +146,6 @@ class Judgement(ABC):
             )
         needs = f", a verdict needs at least {least}" if least else ""
         say(f"a round takes {seconds:.1f} s: {fits} fit into the budget{needs}")
-
-    def _fits(self, until: float) -> bool:
-        return time.monotonic() + self._seconds_per_round() <= until
 
     def _seconds_per_round(self) -> float:
         rounds = [pair for purpose in (FLOOR, ROUND) for pair in pairs(self.runs.ledger.rows(), purpose)]

@@ -100,12 +100,8 @@ def _ledger(rows: Sequence[RunRow]) -> str:
 def _titles(question: Question) -> list[str]:
     titles = ["round", "first"]
     for aim in question.aims:
-        titles += [f"{arm}: {_unit(aim)}" for arm in (BASE, CHANGE)] + [gain(aim)]
+        titles += [f"{arm}: {'ms per update' if aim.is_speed else aim.text}" for arm in (BASE, CHANGE)] + [gain(aim)]
     return titles
-
-
-def _unit(aim: Aim) -> str:
-    return "ms per update" if aim.is_speed else aim.text
 
 
 def _rounds(rows: Sequence[RunRow], claims: Claims) -> Iterator[tuple[list[str], list[tuple[int, str]]]]:

@@ -133,13 +133,13 @@ class Space:
                 reason = str(error)
             if reason:
                 self.refused.setdefault(" ".join(variant), reason)
-            elif not any(other is not None and other.written == run.written for other in self._others(variant)):
+            elif not any(
+                name != variant and other is not None and other.written == run.written
+                for name, other in self._runs.items()
+            ):
                 return True
             self._runs[variant] = None
         return self._runs[variant] is not None
-
-    def _others(self, variant: Variant) -> list[RunConfig | None]:
-        return [run for name, run in self._runs.items() if name != variant]
 
     def _is_tried(self, key: str) -> bool:
         if any(fnmatch(key, pattern) for pattern in self.fixed):

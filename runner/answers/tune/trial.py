@@ -63,11 +63,11 @@ class Trial:
 def gradients_of(run: RunConfig) -> str:
     """The overrides that compress gradients, or combine them other than by averaging."""
     keys = run.parallel.changes_gradients.items()
-    return " ".join(f"parallel.{key}={run.parallel.section[key]}" for key, plain in keys if _has(run, key, plain))
-
-
-def _has(run: RunConfig, key: str, plain: object) -> bool:
-    return bool(run.parallel.section.get(key, plain) != plain)
+    return " ".join(
+        f"parallel.{key}={run.parallel.section[key]}"
+        for key, plain in keys
+        if run.parallel.section.get(key, plain) != plain
+    )
 
 
 class Refused(Exception):

@@ -41,7 +41,7 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
     with whole_file(target) as file, working("predicting", len(files), kept=f"{out} was not written") as work:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")  # any name of a file
         writer = csv.writer(text, lineterminator="\n")
-        columns = header(_count(trained))
+        columns = header(min(TOP, trained.description.num_classes or TOP))
         writer.writerow(columns)
         for path, answer in answers(trained, files):
             if isinstance(answer, str):
@@ -118,7 +118,3 @@ def _read(trained: Trained, path: str) -> torch.Tensor | str:
         raise
     except Exception as error:  # each image format has errors of its own
         return " ".join(str(error).split()) or type(error).__name__
-
-
-def _count(trained: Trained) -> int:
-    return min(TOP, trained.description.num_classes or TOP)
