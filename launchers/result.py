@@ -44,7 +44,7 @@ def finish(
     status = _status(content, reason, failure)
     fields = {
         **UNKNOWN,
-        **planned,
+        **{key: planned[key] for key in ("world_size", "device")},
         **{key: value for key, value in content.items() if key in UNKNOWN},
         **{key: planned[key] for key in ("parallel", "precision", "launcher")},
         "status": status,
