@@ -211,7 +211,7 @@ class DataOption(Option):
 
         Empty if other keys than the run's select samples, or only the ranks can tell. Raises ConfigurationError.
         """
-        origin = RunFolder(Path(weights or "").expanduser().absolute().parent.parent)
+        origin = RunFolder.of_checkpoint(Path(weights or "").expanduser().absolute())
         has_own, now = self.own_validation(), self.section
         if weights is None or "folds" not in now or has_own is None or not origin.config.exists():
             return {}
