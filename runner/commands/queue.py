@@ -99,8 +99,8 @@ def _running(claim: Claim) -> str:
 
 def _waiting(entry: QueueEntry, claim: Claim | None, claims: Sequence[Claim], ahead: Sequence[str]) -> str:
     if claim is not None:
+        from manyheads.launchers.companions.room.claims import processes  # of GPUs
         from manyheads.launchers.companions.room.waiting import waits_for  # slow
-        from manyheads.runner.machine.gpus import processes  # of GPUs
 
         return waits_for(claim, claims, processes(claim.among) if claim.kind == "gpu" else {})
     if entry.is_taken:

@@ -4,7 +4,7 @@ Source: https://docs.nvidia.com/deploy/nvml-api/.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -149,18 +149,3 @@ def peak(device: str, products: str) -> float | None:
     stated = next((rates for pattern, rates in PEAKS.items() if re.search(pattern, device)), {})
     tera = stated.get(products)
     return None if tera is None else tera * TERA
-
-
-def processes(uuids: Iterable[str]) -> dict[str, list[int]]:
-    """The ids of the processes that compute on each of these GPUs, also of other users; without idle GPUs.
-
-    A driver reports ids of its own PID namespace, and within some containers none.
-    """
-    running = {}
-    with session() as nvml:
-        for uuid in uuids if nvml is not None else ():
-            handle = asked(nvml.nvmlDeviceGetHandleByUUID, uuid)
-            on_it = asked(nvml.nvmlDeviceGetComputeRunningProcesses, handle) if handle is not None else None
-            if on_it:
-                running[uuid] = sorted(process.pid for process in on_it)
-    return running

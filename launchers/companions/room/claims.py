@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from manyheads.runner.machine import hardware
+from manyheads.runner.machine.gpus import asked, session
 from manyheads.runner.option.run_config import RunConfig
 
 Kind = Literal["gpu", "core"]
@@ -105,3 +106,18 @@ def least_used(claim: Claim, claims: Sequence[Claim]) -> tuple[str, ...]:
     runs = holders(claims, claim)
     devices = claim.among if claim.kind == "gpu" else sorted(claim.among, key=lambda core: len(runs[core]))
     return tuple(devices[: claim.count])
+
+
+def processes(uuids: Iterable[str]) -> dict[str, list[int]]:
+    """The ids of the processes that compute on each of these GPUs, also of other users; without idle GPUs.
+
+    A driver reports ids of its own PID namespace, and within some containers none.
+    """
+    running = {}
+    with session() as nvml:
+        for uuid in uuids if nvml is not None else ():
+            handle = asked(nvml.nvmlDeviceGetHandleByUUID, uuid)
+            on_it = asked(nvml.nvmlDeviceGetComputeRunningProcesses, handle) if handle is not None else None
+            if on_it:
+                running[uuid] = sorted(process.pid for process in on_it)
+    return running

@@ -7,12 +7,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from manyheads.launchers.companions import Accompanied
-from manyheads.launchers.companions.room.claims import Claim, holders, least_used
+from manyheads.launchers.companions.room.claims import Claim, holders, least_used, processes
 from manyheads.launchers.companions.room.registry import SUFFIX, Lease, Registry
 from manyheads.launchers.companions.room.words import named, shared_with
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.loop.rank_process import HELD
-from manyheads.runner.machine.gpus import processes
 
 
 @contextmanager

@@ -9,12 +9,12 @@ import pytest
 
 from manyheads.launchers.companions import Accompanied
 from manyheads.launchers.companions.room import leasing, places
+from manyheads.launchers.companions.room.claims import processes
 from manyheads.launchers.companions.room.leasing import leased
 from manyheads.launchers.companions.room.registry import Registry
 from manyheads.launchers.companions.room.waiting import _try
 from manyheads.runner.errors import ConfigurationError, Interrupted, WaitExpired
 from manyheads.runner.loop.rank_process import HELD
-from manyheads.runner.machine.gpus import processes
 from tests.launchers.companions.room.conftest import added, claim, numbers
 
 CORES = sorted(os.sched_getaffinity(0))
