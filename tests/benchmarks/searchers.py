@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median, quantiles
 
-from manyheads.runner.answers.tune.measurements import BudgetSpent
 from manyheads.runner.answers.tune.race import BASE, Variant
 from manyheads.runner.answers.tune.screening import SCREEN
 from manyheads.runner.answers.tune.trial import SAME
+from manyheads.runner.errors import BudgetSpent
 from tests.answers.tune.recorded import NAMES, Grid, Resampled
 
 BUDGETS = (0.25, 0.5)  # of the seconds that the whole grid took

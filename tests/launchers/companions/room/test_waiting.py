@@ -8,7 +8,8 @@ import pynvml
 import pytest
 
 from manyheads.launchers.companions import Accompanied
-from manyheads.launchers.companions.room import leasing, places
+from manyheads.launchers.companions.room import leasing
+from manyheads.launchers.companions.room import registry as registry_module
 from manyheads.launchers.companions.room.claims import processes
 from manyheads.launchers.companions.room.leasing import leased
 from manyheads.launchers.companions.room.registry import Registry
@@ -138,8 +139,8 @@ def test_a_read_only_folder_refuses_a_run_that_needs_free_devices(forbidden):
 
 
 def test_a_container_says_that_leases_are_its_own(registry, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(places, "CONTAINERS", (tmp_path,))
-    monkeypatch.setattr(places, "SHARED", tmp_path)
+    monkeypatch.setattr(registry_module, "CONTAINERS", (tmp_path,))
+    monkeypatch.setattr(registry_module, "SHARED", tmp_path)
     monkeypatch.delenv("MANYHEADS_LEASES")
     leasing.warn.cache_clear()
     with leased(asks()):
