@@ -97,6 +97,8 @@ def line(run: ListedRun, *, without: Collection[str] = ()) -> tuple[str, ...]:
     metric = "" if run.value is None else f"{run.metric} {run.value:.4g}"
     name = "" if run.name is None else str(run.name)
     typed = _settings({key: value for key, value in run.typed.items() if key not in without})
+    if run.evaluates is not None:
+        typed = f"evaluates {run.evaluates} {typed}".rstrip()
     return tuple(map(printable, (run.folder, name, run.status, metric, duration(run.seconds), run.job, typed)))
 
 

@@ -58,8 +58,18 @@ class Summary:
     @cached_property
     def typed(self) -> dict[str, str]:
         """The overrides that were typed for the run, by key, except those that have their own columns."""
-        overrides = parsed(read_typed(self.folder.composed.with_name("overrides.yaml")))
+        evaluation = self.result.get("evaluation")
+        if evaluation is None:
+            overrides = parsed(read_typed(self.folder.composed.with_name("overrides.yaml")))
+        else:
+            overrides = parsed([*map(str, evaluation.get("overrides", ()))])
         return {key: value for key, value in overrides.items() if key not in ("name", "notes", "trust")}
+
+    @property
+    def evaluates(self) -> str | None:
+        """The run whose weights ``evaluate`` measured here; None for any other run."""
+        of = (self.result.get("evaluation") or {}).get("of")
+        return None if of is None else str(RunFolder(str(of)))
 
     @cached_property
     def metric(self) -> ShownMetric:
@@ -105,6 +115,7 @@ class ListedRun:
     metrics: Annotated[dict[str, float | None], "all metrics of the last evaluation"]
     typed: Annotated[dict[str, str], "the overrides that were typed for it, by key"]
     job: Annotated[str, "what its queue reports about it; empty if it was not submitted to one"]
+    evaluates: Annotated[str | None, "the run whose weights it measures; null for a run that trains"]
 
     @classmethod
     def of(cls, run: Summary) -> "ListedRun":
@@ -122,6 +133,7 @@ class ListedRun:
             metrics=run.result.get("metrics") or {},
             typed=run.typed,
             job=run.job,
+            evaluates=run.evaluates,
         )
 
 

@@ -57,9 +57,9 @@ def explain(rows: Sequence[ReportRow], objective: ShownMetric) -> str:
         return ""
     extreme = "highest" if objective.direction == "max" else "lowest"
     several = any(row.measures.runs > 1 for row in rows)
-    spread = "; mean ± standard deviation over n runs" if several else ""
+    spread = "mean ± standard deviation over n runs" if several else "of one run each: a difference may be chance"
     what = objective.label.removeprefix("val ")
-    return f"Sorted by best {objective.label}: each run's {extreme} validation {what} after any epoch{spread}."
+    return f"Sorted by best {objective.label}: each run's {extreme} validation {what} after any epoch; {spread}."
 
 
 def doubts(rows: Sequence[ReportRow], objective: ShownMetric) -> list[str]:

@@ -62,6 +62,8 @@ class ReportRow:
     def marks(self) -> list[str]:
         """Remarks that are needed to interpret the row's numbers."""
         remarks = ["best"] if self.is_best else []
+        if self.first.run.config.get("trainer.evaluate_only"):
+            remarks.append("evaluation")
         if any(job.out_of_memory for job in self.jobs):
             remarks.append("out of memory")
         if (parts := max(job.split for job in self.jobs)) > 1:

@@ -55,10 +55,11 @@ class ResultJson(TypedDict, total=False):
     ``metrics``, ``best``: values by column; ``best``: of the best epoch; ``objective``: the monitored value; ``time``:
     seconds of training by what they were spent on; ``peak_memory_mb``, ``reserved_memory_mb``: by device; ``files``,
     ``data_sha256``: digests by name; ``ended``: the key of ``trainer`` that ended the run before its last epoch;
-    ``rank_seconds``: of the last session, by part and rank.
+    ``rank_seconds``: of the last session, by part and rank; ``evaluation``: what ``evaluate`` measured, and how.
     """
 
     status: str
+    evaluation: dict[str, Any]
     signal: int
     error: dict[str, Any] | None
     epochs: int

@@ -9,6 +9,7 @@ from manyheads.runner.commands.list import list_runs
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.run_summary import summaries
 from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.run_folders import write_run
 from tests.conftest import held
 
@@ -39,6 +40,18 @@ def test_a_line_for_each_run_the_newest_first(three, capsys):
     assert [line.split()[0] for line in lines] == ["outputs/day/b", "outputs/day/c", "outputs/day/a"]
     assert lines[2].split() == ["outputs/day/a", "first", "completed", "val_acc1", "80", "1:05", "min", "seed=1"]
     assert "model.width=2" in lines[0]
+
+
+def test_an_evaluation_is_told_from_a_training(outputs, capsys):
+    write_run(outputs / "a", "seed=1")
+    write_run(outputs / "b")
+    evaluation = {"of": str(outputs / "a"), "weights": "best", "overrides": ["data.root=photos", "hydra.run.dir=b"]}
+    folder = RunFolder(outputs / "b")
+    folder.write_json(folder.result, {**folder.read_result(), "evaluation": evaluation})
+    list_runs([]).show()
+    _, *lines = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in lines if line.startswith("outputs/b"))
+    assert line.endswith("evaluates outputs/a data.root=photos")
 
 
 def test_what_all_runs_share_is_said_once(outputs, capsys):

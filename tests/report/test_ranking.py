@@ -31,7 +31,8 @@ def test_the_best_row_comes_first_and_is_marked(sweep: Sweep):
     assert [row.number for row in comparison.rows] == ["1", "2", "0", "3"]
     assert [row.is_best for row in comparison.rows] == [True, False, False, False]
     assert comparison.rows[0].marks == ["best"]
-    assert comparison.caption == "Sorted by best accuracy: each run's highest validation accuracy after any epoch."
+    caption = "Sorted by best accuracy: each run's highest validation accuracy after any epoch"
+    assert comparison.caption == f"{caption}; of one run each: a difference may be chance."
     assert shown(comparison, "objective_mean")[:3] == ["95.00 %", "92.00 %", "90.00 %"]
     assert shown(comparison, "val_acc1")[0] == "94.00 %"  # of the last epoch
 
@@ -166,3 +167,9 @@ def test_a_row_without_the_objective_is_named(sweep: Sweep):
     job = sweep.job("optimizer.lr=0.2", result={"best": None, "metrics": {}, "scores": {"monitor": "val_acc1"}})
     (job / "epochs.csv").unlink()
     assert "Not ranked: val_acc1 has no value in job 1." in sweep.compared().notes
+
+
+def test_evaluations_are_marked(sweep: Sweep):
+    sweep.job("seed=1", seconds=1.0)
+    sweep.job("trainer.evaluate_only=true", seconds=1.0)
+    assert [row.marks for _, row in sorted(sweep.rows().items())] == [[], ["evaluation"]]
