@@ -20,8 +20,7 @@ from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.copies import import_copies
-from manyheads.runner.provenance.open_code import refuse_open_place
-from manyheads.runner.provenance.started_in import find_where_started
+from manyheads.runner.provenance.started_in import find_where_started, refuse_open_place
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Entry, Ledger

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from manyheads.launchers.companions.room.claims import Claim
+from manyheads.launchers.companions.room.claims import Claim, clock, named
 from manyheads.launchers.companions.room.registry import current_claims
-from manyheads.launchers.companions.room.words import clock, named
-from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
-from manyheads.launchers.flags.queue.outcome import has_ended, mark, status_of
+from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue, has_ended, mark, status_of
 from manyheads.launchers.launcher_option import FREE
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation

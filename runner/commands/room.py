@@ -4,9 +4,8 @@ import argparse
 from dataclasses import dataclass
 from typing import Annotated
 
-from manyheads.launchers.companions.room.claims import Claim, Kind, boot_id, processes, visible
+from manyheads.launchers.companions.room.claims import Claim, Kind, boot_id, described, named, processes, visible
 from manyheads.launchers.companions.room.registry import LOCAL, current_claims, is_local
-from manyheads.launchers.companions.room.words import described, named
 from manyheads.runner.machine.console import print_columns
 from manyheads.runner.run.answer import Answer
 

@@ -11,7 +11,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.option.source_file import COPIES
 from manyheads.runner.option.tree import Section, files_named
 from manyheads.runner.provenance.kept_files import changed_files, kept, snapshot
-from manyheads.runner.provenance.open_code import how_to_trust, open_place
+from manyheads.runner.provenance.started_in import how_to_trust, open_place
 from manyheads.runner.run.run_folder import RunFolder
 
 

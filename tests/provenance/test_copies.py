@@ -11,7 +11,7 @@ from manyheads.runner.option.source_file import COPIES
 from manyheads.runner.option.tree import files_named
 from manyheads.runner.provenance.copies import copies, import_copies
 from manyheads.runner.provenance.kept_files import keep_files
-from manyheads.runner.provenance.open_code import refuse_open_place
+from manyheads.runner.provenance.started_in import refuse_open_place
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 

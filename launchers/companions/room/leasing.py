@@ -7,9 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from manyheads.launchers.companions import Accompanied
-from manyheads.launchers.companions.room.claims import Claim, holders, least_used, processes
+from manyheads.launchers.companions.room.claims import Claim, holders, least_used, named, processes, shared_with
 from manyheads.launchers.companions.room.registry import SUFFIX, Lease, Registry
-from manyheads.launchers.companions.room.words import named, shared_with
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.loop.rank_process import HELD
 

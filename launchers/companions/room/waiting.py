@@ -6,10 +6,18 @@ from contextlib import contextmanager
 
 from manyheads.launchers import warm_server
 from manyheads.launchers.companions import Accompanied
-from manyheads.launchers.companions.room.claims import Claim, grant, holders, processes, queue
+from manyheads.launchers.companions.room.claims import (
+    Claim,
+    grant,
+    holders,
+    named,
+    position,
+    processes,
+    queue,
+    shared_with,
+)
 from manyheads.launchers.companions.room.leasing import ended
 from manyheads.launchers.companions.room.registry import LOCAL, Lease, Registry, is_local
-from manyheads.launchers.companions.room.words import named, position, shared_with
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.sweep.devices import on_cores
 from manyheads.runner.errors import ConfigurationError, Interrupted, WaitExpired, warn

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.launchers.flags.queue.outcome import mark
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.launchers.result import last_known
+from manyheads.runner.errors import ConfigurationError, Failure, printable
 from manyheads.runner.records.find import OUTPUTS
 from manyheads.runner.run.files import (
     lock_shared,
@@ -26,6 +26,7 @@ from manyheads.runner.run.files import (
     write_whole,
 )
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.private_folder import folder_turn, private_folder
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -33,6 +34,28 @@ QUEUE = OUTPUTS / ".queue"
 MIDDLE = 500_000_000  # the first run's number; lower ones are of runs that were moved to the front
 TURN_SECONDS = 60.0  # a change takes some milliseconds, but there may be many at once, and slow disks
 _NAME = re.compile(r"(\d{9})\.json")
+
+
+def status_of(run: RunFolder) -> str | None:
+    """The status that a run has recorded; None if it has recorded none."""
+    return (run.read_result() or {}).get("status")
+
+
+def has_ended(run: RunFolder) -> bool:
+    """Whether nothing is left to be run; of one that its ranks have completed, its end is still to be recorded."""
+    return run.completed() is not None or status_of(run) == "failed"
+
+
+def mark(run: RunFolder, status: str) -> None:
+    """Set a run's status, and keep what is known of its progress. Raises OSError."""
+    run.write_json(run.result, {**(run.read_result() or {}), "status": status})
+
+
+def fail(run: RunFolder, failure: Failure) -> None:
+    """Record that a run failed, unless it has recorded its end itself. Raises OSError."""
+    if status_of(run) in (None, "queued"):
+        failed: ResultJson = {**last_known(run), "status": "failed", "error": failure.to_json()}
+        run.write_json(run.result, failed)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ python -m manyheads.launchers.flags.queue.queued_run FOLDER DESCRIPTOR  # of the
 import os
 import sys
 
-from manyheads.launchers.flags.queue.outcome import fail
+from manyheads.launchers.flags.queue.entries import fail
 from manyheads.launchers.result import as_failure
 from manyheads.launchers.resume_run import resume_run
 from manyheads.runner.errors import ConfigurationError, ExitCode

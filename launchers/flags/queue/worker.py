@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from manyheads.launchers.agent_program import as_module
 from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.companions.room.registry import current_claims
-from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
-from manyheads.launchers.flags.queue.outcome import fail, has_ended, mark, status_of
+from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue, fail, has_ended, mark, status_of
 from manyheads.runner.errors import BudgetSpent, ExitCode, Failure, Interrupted, Kind, WaitExpired, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.program import Program, ended_within

@@ -3,19 +3,15 @@
 import ast
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from manyheads.runner.commands.init.values import Values
 
 SETTINGS = ("config", "args", "settings", "hyper", "param", "option")  # in names of classes that only hold values
 
 
-class Evaluator(Protocol):
-    """Evaluates expressions: ``value`` raises ValueError if one is computed, for which ``plain`` returns None."""
-
-    def value(self, node: ast.AST) -> object: ...
-    def plain(self, node: ast.AST | None) -> object: ...
-
-
-def defaults(nodes: Iterable[ast.AST], values: Evaluator) -> dict[str, object]:
+def defaults(nodes: Iterable[ast.AST], values: "Values") -> dict[str, object]:
     """The defaults by name, from calls of argparse or click, and from the fields of classes."""
     arguments: dict[str, object] = {}
     for node in nodes:
@@ -32,7 +28,7 @@ def defaults(nodes: Iterable[ast.AST], values: Evaluator) -> dict[str, object]:
     return arguments
 
 
-def _default(call: ast.Call, values: Evaluator) -> dict[str, object]:
+def _default(call: ast.Call, values: "Values") -> dict[str, object]:
     """The default of one argument, under the name that argparse gives it."""
     words = {word.arg: word.value for word in call.keywords if word.arg}
     names = [text for text in map(values.plain, call.args) if isinstance(text, str)]

@@ -6,8 +6,7 @@ import os
 import pytest
 
 from manyheads.launchers.flags.queue import entries
-from manyheads.launchers.flags.queue.entries import QUEUE, RunQueue
-from manyheads.launchers.flags.queue.outcome import mark, status_of
+from manyheads.launchers.flags.queue.entries import QUEUE, RunQueue, mark, status_of
 from manyheads.runner.commands.queue import add, cancel, move_first
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.launchers.flags.queue.outcome import status_of
+from manyheads.launchers.flags.queue.entries import status_of
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, Done, execute

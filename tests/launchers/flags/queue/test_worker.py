@@ -9,8 +9,7 @@ import pytest
 from manyheads.launchers.companions.room.claims import Claim, boot_id
 from manyheads.launchers.companions.room.registry import Registry
 from manyheads.launchers.flags.queue import worker as worker_module
-from manyheads.launchers.flags.queue.entries import RunQueue
-from manyheads.launchers.flags.queue.outcome import mark, status_of
+from manyheads.launchers.flags.queue.entries import RunQueue, mark, status_of
 from manyheads.launchers.flags.queue.worker import Worker
 from manyheads.runner.commands.queue import cancel
 from manyheads.runner.errors import BudgetSpent, ConfigurationError, ExitCode, Interrupted, WaitExpired
