@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.answers.judge.answer import Judged
-from manyheads.runner.answers.judge.judgement import FILE, BudgetTooSmall, Judgement
+from manyheads.runner.answers.judge.judgement import BudgetTooSmall, Judgement
 from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.recorded import FILE
 from manyheads.runner.answers.judge.session import JudgementSession
 from manyheads.runner.answers.judge.terms import JudgementTerms
 from manyheads.runner.answers.measure.recording import Recording

@@ -9,7 +9,7 @@ from statistics import median
 
 from manyheads.runner.answers.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
 from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, MOST_ROUNDS, Question
-from manyheads.runner.answers.judge.recorded import faults
+from manyheads.runner.answers.judge.recorded import FILE, faults
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.recording import Recording
 from manyheads.runner.answers.measure.rounds import is_base_first
@@ -18,7 +18,7 @@ from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.progress import say
 
-FILE, PAGE = "judgement.json", "judgement.html"
+PAGE = "judgement.html"
 
 
 class BudgetTooSmall(ConfigurationError):

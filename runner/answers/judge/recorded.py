@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from manyheads.runner.answers.judge.answer import CheckedJudgement
 from manyheads.runner.answers.judge.claims import REFUSED, claims_of
-from manyheads.runner.answers.judge.judgement import FILE
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.measure.rounds import is_base_first
 from manyheads.runner.answers.measure.rows import (
@@ -24,6 +23,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.claims import differences_of
 from manyheads.runner.run.data_files import read_json
+
+FILE = "judgement.json"
 
 
 def read(content: Any) -> tuple[Question, list[RunRow]]:
