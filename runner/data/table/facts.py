@@ -156,21 +156,22 @@ def leaks(encoding: Encoding, raw: np.ndarray, target: np.ndarray) -> list[str]:
 
 
 def _tells(values: np.ndarray, target: np.ndarray, *, is_code: bool, has_classes: bool) -> bool:
-
     there = (values > 0) if is_code else ~np.isnan(values)
     if there.sum() < max(FEWEST_ROWS, len(values) // 2):
         return False
     values, target = values[there], target[there]
     if has_classes:
-        bins = values if is_code else np.searchsorted(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1]), values)
+        bins = values
+        if not is_code and len(np.unique(values)) > BINS:  # few numbers may be codes
+            bins = np.searchsorted(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1]), values)
         table = np.zeros((len(np.unique(bins)), int(target.max()) + 1))
         np.add.at(table, (np.unique(bins, return_inverse=True)[1], target), 1)
         usual = table.sum(0).max() / len(target)
         return len(table) < len(target) / 5 and usual < ALL_BUT <= table.max(1).sum() / len(target)
     if not target.std() or not values.std():
         return False
-    if not is_code:
-        return abs(float(np.corrcoef(values, target)[0, 1])) >= ALL_BUT
+    if not is_code and abs(float(np.corrcoef(values, target)[0, 1])) >= ALL_BUT:
+        return True
     numbers = np.unique(values, return_inverse=True)[1]
     means = np.bincount(numbers, target) / np.bincount(numbers)
     explained = 1 - float(np.square(target - means[numbers]).sum() / np.square(target - target.mean()).sum())

@@ -98,6 +98,17 @@ def test_columns_that_give_the_target_away_are_named(tmp_path):
     assert build(root, "data.target=city").facts["leaks"].startswith("code: ")
 
 
+@pytest.mark.parametrize("kind", ["number", "category"])
+def test_a_number_that_is_a_code_of_the_target_gives_it_away(tmp_path, kind):
+    """Whatever the order of its codes is, and however rare they are."""
+    grades = ["1"] * 400 + ["50"] * 6 + ["3"] * 4 + ["100"] * 3
+    codes = {"1": "0", "50": "4", "3": "7", "100": "2"}
+    rows = [[*row, grade, codes[grade]] for row, grade in zip(houses(len(grades)), grades, strict=True)]
+    root = save(tmp_path / "graded.csv", rows, [*NAMES, "grade", "code"])
+    facts = build(root, "data.target=grade", f"++data.columns.grade={kind}", "++data.columns.code=number").facts
+    assert facts["leaks"].startswith("code: ")
+
+
 def test_rows_without_a_target_are_counted(tmp_path):
     rows = houses()
     for row in rows[3:5]:
