@@ -14,9 +14,12 @@ from manyheads.runner.run.run_folder import RunFolder
 
 def clear_refused(folder: RunFolder) -> None:
     """Remove what a refused run left, also one that its ranks refused before the first update; others stay."""
-    if folder.config.exists() and not was_refused_by_ranks(folder):
+    was_started = folder.config.exists()
+    if was_started and not was_refused_by_ranks(folder):
         return
     remove_unstarted(folder)
+    if was_started and not folder.path.exists():  # its name was printed
+        print(f"{folder} is removed: the run was refused before its first update", flush=True)
 
 
 def remove_unstarted(folder: RunFolder) -> None:

@@ -48,10 +48,11 @@ def refused_by_ranks(path: Path, **result: Any) -> RunFolder:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_removes_a_run_that_its_ranks_refused(tmp_path, name):
+def test_removes_a_run_that_its_ranks_refused(tmp_path, name, capsys):
     error = {"type": name, "kind": "ConfigurationError", "message": "no such class"}
     clear_refused(refused_by_ranks(tmp_path / "run", error=error))
     assert names(tmp_path) == []
+    assert capsys.readouterr().out == f"{tmp_path}/run is removed: the run was refused before its first update\n"
 
 
 def test_keeps_folders_in_which_something_was_before(tmp_path):
