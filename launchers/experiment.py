@@ -38,8 +38,7 @@ def run_typed(
 
     ``begun``: what was started for the ranks already; ``task``: takes the place of ``start``.
     """
-    home = Path.cwd() if invocation.by_script() else CONF.parent
-    line, origin = resolve_origin(CommandLine(tuple(arguments), home))
+    line, origin = resolve_origin(CommandLine((*arguments,), Path.cwd() if invocation.by_script() else CONF.parent))
     sys.argv[1:] = line.absolute().arguments
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
     hydra_version.register_resolver("command", invocation.command, replace=True)  # for the help
@@ -70,6 +69,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
     from manyheads.launchers.companions import refuse_start  # not needed to print a config or the help
     from manyheads.launchers.launch import Start, launch
     from manyheads.runner.config.freeze import checked
+    from manyheads.runner.option.run_config import RunConfig
     from manyheads.runner.records.run_result import result_if_any
 
     with job_folder() as folder:
@@ -81,7 +81,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
             run.launcher.join(run.digests())
             return None
         if _in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
-            plan = Start.of(origin.admitted(folder), apart=True).planned(folder)
+            plan = Start.of(RunConfig.of(origin.admitted(folder)), apart=True).planned(folder)
         else:
             check_experiment(hydras.overrides.task, folders)
             folder.refuse_second_run()

@@ -20,7 +20,7 @@ setproctitle.setproctitle("manyheads: server that ranks are forked from")
 gc.disable()  # a collection takes a quarter of the time and frees nothing
 if place := os.environ.pop(WAITS_FOR, None):
     # A fifth of what ranks import depends neither on torch nor on the variables that the parent still works out.
-    for name in ("sympy", "triton"):
+    for name in ("sympy", "triton", "torchgen.model", "asyncio", "unittest.mock", "pynvml", "rich.progress"):
         with suppress(ImportError):  # some builds of torch come without it
             importlib.import_module(name)
     variables = awaited(Path(place))

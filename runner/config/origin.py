@@ -14,7 +14,6 @@ from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.config.typed_files import offer_files, refuse_replaced
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.admit import admit_line, admit_run
@@ -63,9 +62,9 @@ class Origin:
         if not isinstance(config, DictConfig):
             refuse_replaced(config, self.typed)
 
-    def admitted(self, folder: RunFolder) -> RunConfig:
+    def admitted(self, folder: RunFolder) -> Section:
         """The config of a job that was frozen before, and has been on disk since. Raises as ``admit_run``."""
-        return RunConfig.of(admit_run(folder, () if self.trust is None else self.trust.packages))
+        return admit_run(folder, () if self.trust is None else self.trust.packages)
 
     def why_not(self, config: Section) -> str | None:
         """Why parts of a config may not be imported; None if they may."""

@@ -135,12 +135,12 @@ def _distributions() -> Iterator["Distribution"]:
         except OSError:
             continue
         for name in names:
-            path = Path(folder, name)
             try:
-                is_named = f"[{ENTRY_POINTS}]".encode() in (path / "entry_points.txt").read_bytes()
+                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                    is_named = f"[{ENTRY_POINTS}]".encode() in file.read()
             except OSError:
                 continue
             if is_named:
                 from importlib.metadata import Distribution  # slow, and few have such a package
 
-                yield Distribution.at(path)
+                yield Distribution.at(Path(folder, name))

@@ -31,7 +31,6 @@ from manyheads.runner.config.command_line import CommandLine, Source, choices, p
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.own_folders import packages
 from manyheads.runner.config.saved import parse_config
-from manyheads.runner.config.schema import check
 from manyheads.runner.config.section_rules import refuse_secrets
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
@@ -239,5 +238,7 @@ def _checked(content: bytes, path: Path, trust: Trust) -> dict[str, Any]:
     config = _parsed(content, path)
     refuse_untrusted(config if path.name == "run.yaml" else OmegaConf.create(config), trust)
     if path.name == "run.yaml":  # resuming a run does not check its values again
+        from manyheads.runner.config.schema import check  # printing a config does not need it
+
         check(OmegaConf.create(config))
     return config

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from manyheads.runner.config.lookup import NAMED, SECTIONS, entry_option, option_of, own_sections
-from manyheads.runner.config.run_rules import rules_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.ownership import is_mine
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
@@ -59,6 +58,8 @@ def own_kinds(group: str) -> Mapping[str, KeyKind]:
 
     A key is missing if its rule does not say it.
     """
+    from manyheads.runner.config.run_rules import rules_of  # printing a config does not need it
+
     kinds = {"name": KeyKind.TEXT}  # of an option, or one of a library's models
     _add(kinds, rules_of(group))
     for section in own_sections(group) if group in (*GROUPS, *ENTRIES) else ():

@@ -34,6 +34,7 @@ Measure = Callable[[], Comparison]
 
 def main() -> None:
     asked = sys.argv[1:] or MAIN
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # commands find modules compiled, as from a user's second one on
     chosen = [measure for measure in BARS if ALL in asked or _module(measure) in asked]
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / time.strftime("%Y-%m-%d_%H-%M-%S")

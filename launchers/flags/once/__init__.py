@@ -17,6 +17,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import Origin, resolve_origin
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.records.run_result import Result
 from manyheads.runner.run import seal
 from manyheads.runner.run.files import matching, remove, remove_if_empty
@@ -57,7 +58,8 @@ def answer_job(config: DictConfig, *, terms: Terms, origin: Origin, ahead: Ahead
         launcher = hydras.runtime.choices.get("hydra/launcher")
         raise ConfigurationError.at("hydra/launcher", launcher, ": --once needs hydra/launcher=manyheads, the default.")
     begin = partial(start, config, origin=origin, ahead=ahead)
-    result = answer_or_begin(origin.admitted(folder), terms, begin, packages=origin.packages, apart=True)
+    run = RunConfig.of(origin.admitted(folder))
+    result = answer_or_begin(run, terms, begin, packages=origin.packages, apart=True)
     if not isinstance(result, Result):
         return result
     _remove(folder)
