@@ -7,7 +7,7 @@ from manyheads.runner.records.keys import is_wide
 from manyheads.runner.records.shown_metric import ShownMetric
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Bar:
     """A row's value with its range. ``row``: the row's index in the comparison; ``remark``: the speed-up."""
 
@@ -23,7 +23,7 @@ class Bar:
     is_complete: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """A curve. ``row``: the index of its row in the comparison; None if it goes through several rows.
 

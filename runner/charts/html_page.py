@@ -4,6 +4,7 @@ import json
 import math
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def html_page(
         heading=heading,
         kind=kind,
         charts=charts,
-        data=as_script({"charts": [_plain(chart) for chart in charts], **data}),
+        data=as_script({"charts": charts, **data}),
         style=STYLE.read_text(),
         scripts=[path.read_text() for path in scripts] if charts or script.exists() else [],
         **{"reloads": None, **shown},
@@ -49,13 +50,15 @@ def html_page(
 def as_script(content: Any) -> str:
     """JSON that cannot end the script element that contains it; non-finite numbers are null."""
     try:
-        text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=list)  # of arrays
+        text = json.dumps(content, allow_nan=False, separators=(",", ":"), default=_plain)
     except ValueError:  # there are non-finite numbers
         text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
 
 def _finite(content: Any) -> Any:
+    if is_dataclass(content):
+        content = _plain(content)
     if isinstance(content, dict):
         return {key: _finite(value) for key, value in content.items()}
     if isinstance(content, (list, array)):
@@ -63,10 +66,6 @@ def _finite(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
-def _plain(chart: Chart) -> dict[str, Any]:
-    """As ``dataclasses.asdict``, which would copy every point."""
-    return {
-        **vars(chart),
-        **{axis: vars(getattr(chart, axis)) for axis in ("x", "y")},
-        **{marks: [vars(mark) for mark in getattr(chart, marks)] for marks in ("lines", "bars")},
-    }
+def _plain(part: Any) -> dict[str, Any] | list[float]:
+    """A part of a chart, or an array of points, as JSON has it: made when it is written, and not kept."""
+    return {field.name: getattr(part, field.name) for field in fields(part)} if is_dataclass(part) else list(part)

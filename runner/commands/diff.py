@@ -13,6 +13,7 @@ from rich.text import Text
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.errors import ConfigurationError, printable, printable_text
 from manyheads.runner.machine.console import Console
+from manyheads.runner.option.tree import OPTION
 from manyheads.runner.records.find import run_folder
 from manyheads.runner.records.load_run import Run, load_run
 from manyheads.runner.records.surroundings import differences
@@ -88,7 +89,7 @@ def config_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
     """The keys in which the frozen configs differ; a value is empty if the config lacks the key."""
     for key in dict.fromkeys((*before.config, *after.config)):
         values = (before.config.get(key), after.config.get(key))
-        if repr(values[0]) != repr(values[1]):
+        if repr(values[0]) != repr(values[1]) and not key.endswith(f".{OPTION}"):
             yield DifferenceRow(key, *map(text_of, values))
 
 

@@ -13,6 +13,7 @@ from manyheads.runner.option.tree import Section, targets
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
+from manyheads.runner.run.yaml_text import flatten
 
 if TYPE_CHECKING:  # the groups' base classes, which option/declared.py names
     from manyheads.launchers.launcher_option import LauncherOption
@@ -86,8 +87,6 @@ class RunConfig:
 
     def digests(self) -> dict[str, str]:
         """A digest of each value, by dotted key: machines compare by them whether they run the same config."""
-        from manyheads.runner.run.frozen import flatten  # only runs on several machines need it
-
         return {key: digest_of(value) for key, value in flatten(self.written).items()}
 
     @property

@@ -7,8 +7,10 @@ from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.tree import OPTION
 from manyheads.runner.records.run_set import REPEATING, RunSet, SweepJob
 from manyheads.runner.records.values import config_value, text_of
+from manyheads.runner.run.frozen import FlatConfig
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
@@ -65,7 +67,7 @@ def differing_keys(jobs: Sequence[SweepJob]) -> list[str]:
     keys = [
         key
         for key in dict.fromkeys(key for config in configs for key in config)
-        if not key.endswith(("._target_", ".name"))
+        if not key.endswith(("._target_", f".{OPTION}", ".name"))
         and varies(configs, key)
         and (key in typed or not (key in ABOUT or key in derived or _follows_option(configs, key)))
     ]
@@ -75,7 +77,7 @@ def differing_keys(jobs: Sequence[SweepJob]) -> list[str]:
 
 def _derived(jobs: Sequence[SweepJob]) -> set[str]:
     """Keys that are derived from other keys unless set, as the jobs' options declare."""
-    asked = {(group, job.run.options.get(group)): job.run for job in jobs for group in GROUPS}
+    asked = {(group, job.run.config.get(f"{group}.{OPTION}")): job.run for job in jobs for group in GROUPS}
     return {f"{group}.{key}" for (group, _), run in asked.items() for key in run.declared(group).every("derived")}
 
 
@@ -84,18 +86,17 @@ def varies(configs: Sequence[Mapping[str, Any]], key: str) -> bool:
     return len({repr(config.get(key)) for config in configs}) > 1
 
 
-def varying(configs: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The keys that have several values, or that some configs lack. Values that runs share are not compared."""
-    keys, first = set[str](), None
-    for config in configs:
-        first = config if first is None else first
-        keys |= config.keys() ^ first.keys()
-        keys.update(
-            key
-            for key, value in config.items()
-            if value is not (other := first.get(key)) and repr(value) != repr(other) and key in first
-        )
-    return keys
+def varying(configs: Iterable[FlatConfig]) -> set[str]:
+    """The keys that have several values, or that some configs lack. Sections that configs share are not compared."""
+    keys, first = set[str](), FlatConfig()
+    for number, config in enumerate(configs):
+        first = first if number else config
+        for name in config.sections.keys() | first.sections.keys():
+            one, other = config.sections.get(name, {}), first.sections.get(name, {})
+            if one is not other:
+                keys |= one.keys() ^ other.keys()
+                keys.update(key for key in one.keys() & other.keys() if repr(one[key]) != repr(other[key]))
+    return {key for key in keys if not key.endswith(f".{OPTION}")}
 
 
 def follows(configs: Sequence[Mapping[str, Any]], leader: str, key: str) -> bool:

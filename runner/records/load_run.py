@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.option.declared import GROUPS, declared
+from manyheads.runner.option.declared import declared
 from manyheads.runner.option.tree import OPTION
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json, printable_texts, read_text
 from manyheads.runner.run.folder import MOST_BYTES, Folder
 from manyheads.runner.run.frozen import MOST_BYTES as MOST_CONFIG_BYTES
-from manyheads.runner.run.frozen import frozen
+from manyheads.runner.run.frozen import FlatConfig, frozen
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, right
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.allowed_keys import may_declare
@@ -30,23 +30,23 @@ PROJECT = "manyheads."
 
 @dataclass(frozen=True)
 class Run:
-    """A run's small files. ``config``: by dotted key, empty if no config was frozen; tables are lists by column."""
+    """A run's small files. ``config``: empty if no config was frozen; tables are lists by column."""
 
     folder: Path
-    config: dict[str, Any] = field(default_factory=dict)
+    config: FlatConfig = field(default_factory=FlatConfig)
     result: ResultJson = field(default_factory=ResultJson)
     provenance: ProvenanceJson = field(default_factory=ProvenanceJson)
     steps: Columns = field(default_factory=dict)
     epochs: Columns = field(default_factory=dict)
     gpu: Columns = field(default_factory=dict)
-    options: dict[str, str] = field(default_factory=dict)  # by group, the class that declares its option
 
     def declared(self, group: str) -> Any:
         """The declaration of the run's option of a group; the group's base class if it is untrusted or missing."""
         prefix = f"{group}."
-        section = {key[len(prefix) :]: value for key, value in self.config.items() if key.startswith(prefix)}
-        name = self.options.get(group)
-        if name is not None and self._is_trusted(group, name):
+        settings = self.config.sections.get(group, {})
+        section = {key[len(prefix) :]: value for key, value in settings.items() if key.startswith(prefix)}
+        name = section.pop(OPTION, None)
+        if name and self._is_trusted(group, name):
             with suppress(Exception):  # a user's module may raise anything; the report has other rows
                 return declared(group, {**section, OPTION: name})
         return declared(group, section)
@@ -80,11 +80,9 @@ def load_run(path: Path, *, steps: Collection[str] | None = None, epochs: Callab
     folder = RunFolder(path)
     texts = _texts(folder)
     written = texts.get(folder.config, "")
-    config = printable_texts(frozen(written), written)
     return Run(
         folder=folder.path,
-        options={group: name for group in GROUPS if (name := config.pop(f"{group}.{OPTION}", None))},
-        config=config,
+        config=FlatConfig(printable_texts(frozen(written).sections, written)),
         result=right(_mapping(texts.get(folder.result)), ResultJson),
         provenance=right(_mapping(texts.get(folder.provenance)), ProvenanceJson),
         steps=columns(texts.get(folder.steps, ""), None if steps is None else steps.__contains__),

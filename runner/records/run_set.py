@@ -180,7 +180,7 @@ def _compared(folder: Path, common: dict[Any, Any]) -> Run:
         if key in result:
             result[key] = shared(result[key])
     provenance: Any = {key: shared(run.provenance[key]) for key in OF_PROVENANCE if key in run.provenance}  # type: ignore[literal-required]
-    return replace(run, options=shared(run.options), provenance=provenance, result=result)
+    return replace(run, provenance=provenance, result=result)
 
 
 def _is_compared(column: str) -> bool:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.tree import OPTION
 from manyheads.runner.records.find import find_runs, states
 from manyheads.runner.records.keys import parsed
 from manyheads.runner.records.load_run import Run
@@ -18,7 +17,7 @@ from manyheads.runner.records.shown_metric import ACCURACY, ShownMetric, metric_
 from manyheads.runner.records.values import config_value
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import is_locked
-from manyheads.runner.run.frozen import read_frozen, read_typed
+from manyheads.runner.run.frozen import FlatConfig, read_frozen, read_typed
 from manyheads.runner.run.json_types import ResultJson, right
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -41,7 +40,7 @@ class Summary:
     job: str = ""
 
     @cached_property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> FlatConfig:
         """The frozen config by dotted key; empty if none was frozen."""
         return read_frozen(self.folder.config)
 
@@ -51,7 +50,7 @@ class Summary:
         return self.about.get("name")
 
     @cached_property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> FlatConfig:
         """Its name, tags and notes, read without the rest of the config."""
         return read_frozen(self.folder.config, only=ABOUT)
 
@@ -168,9 +167,7 @@ def summary(
 
 
 def _launcher(folder: RunFolder) -> Any:
-    config = dict(read_frozen(folder.config))
-    name = config.pop(f"launcher.{OPTION}", None)
-    return Run(folder.path, config, options={} if name is None else {"launcher": name}).declared("launcher")
+    return Run(folder.path, read_frozen(folder.config)).declared("launcher")
 
 
 def _status(folder: RunFolder, planned: str | None) -> str:

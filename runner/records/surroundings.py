@@ -12,8 +12,8 @@ from manyheads.runner.machine.console import Console
 from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.records.values import config_value, text_of
-from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.json_types import ProvenanceJson
+from manyheads.runner.run.yaml_text import flatten
 
 HARMLESS = ("python", "driver")  # versions that cannot change numbers
 COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")  # packages whose versions can change numbers

@@ -82,8 +82,8 @@ def _same_run(row: ReportRow, several: Container[str]) -> tuple[tuple[str, str],
     changed = {key for name in plain if run.config.get(key := f"parallel.{name}", plain[name]) != plain[name]}
     return tuple(
         sorted(
-            (key, text_of(value))
-            for key, value in run.config.items()
+            (key, text_of(run.config[key]))
+            for key in run.config
             if key in changed or (key in several and not (key.startswith(WITHOUT_LOSSES) or key in ignored))
         )
     )

@@ -1,7 +1,8 @@
 """Chooses the baselines of rows, and computes speed-up and scaling efficiency."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import eq
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.keys import parsed
@@ -78,8 +79,8 @@ def compare_speed(rows: Sequence[ReportRow], rule: BaselineRule) -> list[ReportR
     for row in rows:
         if row.state == "completed" and row.measures.seconds:
             members.setdefault(row.group, []).append(row)
-    baselines = {group: _baselines(done, rule) for group, done in members.items()}
-    return [_against(row, _nearest(row, baselines.get(row.group, []))) for row in rows]
+    baselines = {group: _by_values(_baselines(done, rule)) for group, done in members.items()}
+    return [_against(row, _nearest(row, baselines.get(row.group, {}))) for row in rows]
 
 
 def _baselines(done: Sequence[ReportRow], rule: BaselineRule) -> list[ReportRow]:
@@ -93,10 +94,25 @@ def _baselines(done: Sequence[ReportRow], rule: BaselineRule) -> list[ReportRow]
     return alike if len(alike) < len(done) else [first]
 
 
-def _nearest(row: ReportRow, baselines: Sequence[ReportRow]) -> ReportRow | None:
-    """The first of the baselines that share most swept values with the row, apart from the launcher's."""
-    keys = [key for key in row.values if not key.startswith(("parallel", "launcher"))]
-    return max(baselines, key=lambda other: sum(row.values[key] == other.values[key] for key in keys), default=None)
+def _nearest(row: ReportRow, baselines: Mapping[tuple[str, ...], ReportRow]) -> ReportRow | None:
+    """The first of the baselines that share most swept values with the row: all of them, if these were combined."""
+    values = _values(row)
+    if values in baselines or not baselines:
+        return baselines.get(values)
+    return baselines[max(baselines, key=lambda other: sum(map(eq, values, other)))]
+
+
+def _by_values(rows: Sequence[ReportRow]) -> dict[tuple[str, ...], ReportRow]:
+    """The first row with each combination of swept values."""
+    first: dict[tuple[str, ...], ReportRow] = {}
+    for row in rows:
+        first.setdefault(_values(row), row)
+    return first
+
+
+def _values(row: ReportRow) -> tuple[str, ...]:
+    """A row's swept values, apart from the launcher's."""
+    return tuple(value for key, value in row.values.items() if not key.startswith(("parallel", "launcher")))
 
 
 def _backend(row: ReportRow) -> object:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from manyheads.runner.charts.chart_spec import Chart
 from manyheads.runner.charts.html_page import html_page
-from manyheads.runner.option.tree import Section
+from manyheads.runner.option.tree import OPTION
 from manyheads.runner.records.keys import varying
 from manyheads.runner.records.values import text_of
 from manyheads.runner.report.charts import charts
@@ -18,6 +18,7 @@ from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.heading import facts, heading
 from manyheads.runner.report.pictures import embedded
 from manyheads.runner.report.rows import ReportRow
+from manyheads.runner.run.frozen import FlatConfig
 from manyheads.runner.wording import counted
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
@@ -69,19 +70,21 @@ def configs(comparison: Comparison) -> dict[str, Any]:
 
 
 def _texts(row: ReportRow, only: Container[str] | None = None) -> dict[str, str]:
+    recorded = _recorded(row)
     return {
-        key: "null" if value is None and not key.startswith(RECORDED) else text_of(value)
-        for key, value in _recorded(row).items()
-        if only is None or key in only
+        key: "null" if recorded[key] is None and not key.startswith(RECORDED) else text_of(recorded[key])
+        for key in recorded
+        if (only is None or key in only) and not key.endswith(f".{OPTION}")
     }
 
 
-def _recorded(row: ReportRow) -> Section:
+def _recorded(row: ReportRow) -> FlatConfig:
     """A row's config and where it ran."""
     about: Any = row.first.run.provenance
     origin = {f"{RECORDED}{key}": about[key] for key in PROVENANCE if key in about}
     versions = about.get("versions") or {}
-    return row.first.run.config | origin | {f"{RECORDED}versions.{key}": value for key, value in versions.items()}
+    origin |= {f"{RECORDED}versions.{key}": value for key, value in versions.items()}
+    return FlatConfig({**row.first.run.config.sections, RECORDED.removesuffix("."): origin})
 
 
 def _packed(cells: list[dict[str, Any]]) -> list[Any]:

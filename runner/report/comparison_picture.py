@@ -1,6 +1,7 @@
 """comparison.png: the first charts of the page, without a browser."""
 
 import math
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,27 @@ NAME_ROOM = 84  # letters of a bar's name, and of names in a line below a chart
 DASHES: Any = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
+def pictured(drawn: list[Chart]) -> list[Chart]:
+    """The part of a comparison's charts that the picture shows; none if no job has completed an epoch."""
+    return [_shown(chart) for chart in drawn[:MOST_CHARTS]] if any(c.name == "epoch_times" for c in drawn) else []
+
+
+def _shown(chart: Chart) -> Chart:
+    """The chart with only the smallest bars and the first lines, if there are too many; its title counts them."""
+    bars = sorted(sorted(chart.bars, key=lambda bar: bar.value)[:MOST_BARS], key=lambda bar: bar.row)
+    lines, few = chart.lines[:MOST_CURVES], ""
+    if len(bars) < len(chart.bars):
+        few = f", the lowest {len(bars)} of {len(chart.bars)}"
+    elif len(lines) < len(chart.lines):
+        few = f", {MOST_CURVES} of {len(chart.lines)} lines"
+    return replace(chart, title=f"{chart.title}{few}", bars=bars, lines=lines)
+
+
 def draw(comparison: Comparison, drawn: list[Chart] | None = None) -> bytes | None:
-    """Draw a PNG of ``drawn``, the comparison's charts; None if no job has completed an epoch."""
-    drawn = charts(comparison) if drawn is None else drawn
-    if not any(chart.name == "epoch_times" for chart in drawn):
+    """Draw a PNG of ``drawn``, what ``pictured`` returns for the comparison's charts; None if there is nothing."""
+    drawn = pictured(charts(comparison)) if drawn is None else drawn
+    if not drawn:
         return None
-    drawn = drawn[:MOST_CHARTS]
     lines = [drawn[at : at + 2] for at in range(0, len(drawn), 2)]
     heights = [max(map(_height, line)) for line in lines]
 
@@ -42,12 +58,12 @@ def draw(comparison: Comparison, drawn: list[Chart] | None = None) -> bytes | No
 
 def _height(chart: Chart) -> float:
     """The height of a chart in inches."""
-    return max(3.4, 0.3 * min(len(chart.bars), MOST_BARS) + 1.1) + 0.17 * math.ceil(len(_named(chart.lines)) / 3)
+    return max(3.4, 0.3 * len(chart.bars) + 1.1) + 0.17 * math.ceil(len(_named(chart.lines)) / 3)
 
 
 def draw_bars(axes: "Axes", chart: Chart) -> None:
-    """Draw bars with whiskers from the lowest to the highest value; only the smallest if there are too many."""
-    shown = sorted(sorted(chart.bars, key=lambda bar: bar.value)[:MOST_BARS], key=lambda bar: bar.row)
+    """Draw bars with whiskers from the lowest to the highest value."""
+    shown = chart.bars
     gaps = [1.0 if before.group == bar.group else 1.5 for before, bar in pairwise(shown)]
     places = list(accumulate([0.0, *gaps]))
     longest = max(bar.high for bar in shown)
@@ -57,8 +73,7 @@ def draw_bars(axes: "Axes", chart: Chart) -> None:
     axes.set_ylim(places[-1] + 0.7, -0.7)
     axes.set_xlim(0, longest * (1.35 if any(bar.remark for bar in shown) else 1.2))
     axes.tick_params(axis="y", length=0)
-    few = f", the lowest {len(shown)} of {len(chart.bars)}" if len(chart.bars) > len(shown) else ""
-    axes.set_title(f"{chart.title}{few}")
+    axes.set_title(chart.title)
     axes.set_xlabel(chart.x.title + ("" if all(bar.is_complete for bar in shown) else "; * not completed"))
 
 
@@ -72,16 +87,14 @@ def _draw_bar(axes: "Axes", position: float, bar: Bar, longest: float) -> None:
 
 def draw_lines(axes: "Axes", chart: Chart) -> None:
     """Draw lines, with their names next to them if they are few enough to be distinguished."""
-    shown = chart.lines[:MOST_CURVES]
-    for line in shown:
+    for line in chart.lines:
         _draw_line(axes, line)
     axes.grid(color="#e3e7ea")
     _set(axes, "x", chart.x)
     _set(axes, "y", chart.y)
-    _limit(axes, chart.y, [value for line in shown for value in line.y if math.isfinite(value)])
-    few = f", {MOST_CURVES} of {len(chart.lines)} lines" if len(chart.lines) > MOST_CURVES else ""
-    axes.set_title(f"{chart.title}{few}")
-    _legend(axes, shown)
+    _limit(axes, chart.y, [value for line in chart.lines for value in line.y if math.isfinite(value)])
+    axes.set_title(chart.title)
+    _legend(axes, chart.lines)
 
 
 def _draw_line(axes: "Axes", line: Line) -> None:

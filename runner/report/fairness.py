@@ -8,6 +8,7 @@ from typing import Any
 from manyheads.runner.config.lookup import own_sections
 from manyheads.runner.machine.gpus import THROTTLED
 from manyheads.runner.option.declared import declared_class
+from manyheads.runner.option.tree import OPTION
 from manyheads.runner.provenance.kept_threads import chosen_threads
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.provenance import without_effect
@@ -42,12 +43,12 @@ def fair_values(row: ReportRow, only: Container[str] | None = None) -> dict[str,
     """
     config = row.first.run.config
     kept = {
-        key: text_of(value)
-        for key, value in config.items()
+        key: text_of(config[key])
+        for key in config
         if (only is None or key in only)
         and (key in SINGLE or key.startswith(GROUPS))
         and key not in without_effect()
-        and not key.endswith("._target_")
+        and not key.endswith(("._target_", f".{OPTION}"))
     }
     exact_values = changes_gradients().items()
     return {key: text_of(config.get(key, exact)) for key, exact in exact_values if only is None or key in only} | kept

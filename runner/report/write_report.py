@@ -19,7 +19,7 @@ from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.comparison_page import as_page
-from manyheads.runner.report.comparison_picture import draw
+from manyheads.runner.report.comparison_picture import draw, pictured
 from manyheads.runner.run.data_files import cell, without_collector
 from manyheads.runner.run.files import fresh_folder, make_folder, remove, whole_file, write_whole
 from manyheads.runner.run.progress import keeping, working
@@ -120,6 +120,7 @@ def write(comparison: Comparison, folder: Path, *, reloads: int | None = None) -
         make_folder(folder)
         drawn = charts(comparison)
         write_whole(folder / "comparison.html", as_page(comparison, folder, drawn, reloads=reloads))
+        drawn = pictured(drawn)
         for job in (job for row in comparison.rows for job in row.jobs):  # drawing takes the memory of what was read
             job.run.steps.clear()
             job.run.epochs.clear()

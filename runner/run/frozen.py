@@ -4,15 +4,17 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import read_text
 from manyheads.runner.run.frozen_config import without_format
+from manyheads.runner.run.yaml_text import Flat, flatten
 
-Flat = dict[str, Any]  # a config by dotted keys, lists as values
 MOST_BYTES = 2**20
 _SECTION = re.compile(r"^(?=[^\s-])", re.MULTILINE)  # a top-level key; its list's items may start in the same column
 _ITEM = re.compile(r"^(?=- )", re.MULTILINE)
@@ -21,20 +23,40 @@ _KEY = re.compile(r"^(?=  [^\s-])", re.MULTILINE)  # a key one level below
 _PLAIN = re.compile(r"- ([A-Za-z_][\w./@]*=[\w./-]*)\n", re.ASCII)  # an item that YAML reads as this very text
 
 
-def read_frozen(path: Path, *, only: tuple[str, ...] = ()) -> Flat:
+class FlatConfig(Mapping[str, Any]):
+    """A run config by dotted key, lists as values. Runs share equal ``sections``, by top-level key; none may change."""
+
+    def __init__(self, sections: Mapping[str, Flat] = MappingProxyType({})):
+        self.sections = sections
+
+    def __getitem__(self, key: str) -> Any:
+        return self.sections[key.partition(".")[0]][key]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.sections.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sections.values()))
+
+
+def read_frozen(path: Path, *, only: tuple[str, ...] = ()) -> FlatConfig:
     """The run config in a file, as ``frozen`` returns it; empty if there is no readable config."""
     return frozen(_text(path), only=only)
 
 
-def frozen(text: str, *, only: tuple[str, ...] = ()) -> Flat:
-    """A run config with dotted keys, lists as values; empty if it is not YAML or has more than MOST_VALUES.
+def frozen(text: str, *, only: tuple[str, ...] = ()) -> FlatConfig:
+    """A run config; empty if it is not YAML or has more than MOST_VALUES.
 
     ``only``: the top-level keys that are needed; the others need not be parsed.
     """
     if text.count("\n") > yaml_text.MOST_VALUES:
-        return {}
-    settings = {key: value for part in _parts(text, _SECTION, dict, only) for key, value in part.items()}
-    return without_format(settings) if len(settings) <= yaml_text.MOST_VALUES else {}
+        return FlatConfig()
+    sections: dict[str, Flat] = {}
+    for part in _parts(text, _SECTION, dict, only):
+        for name, section in part.items():
+            sections[name] = sections[name] | section if name in sections else section
+    config = FlatConfig(without_format(sections))
+    return config if len(config) <= yaml_text.MOST_VALUES else FlatConfig()
 
 
 def read_typed(path: Path) -> list[str]:
@@ -55,7 +77,7 @@ def _parts(text: str, start: re.Pattern[str], kind: type, only: tuple[str, ...] 
         try:
             contents = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only or "")]
         except yaml_text.Error:  # such as of an alias for what stands in another part
-            contents = [_parsed(text)]
+            contents = [_divided(_parsed(text))]
     except Exception:  # YAML's constructors raise anything
         return
     yield from (part for part in contents if isinstance(part, kind))
@@ -63,7 +85,7 @@ def _parts(text: str, start: re.Pattern[str], kind: type, only: tuple[str, ...] 
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> Any:
-    """The content of a part. If each key of a section is valid YAML by itself, the keys are parsed one by one, once."""
+    """A part by section. If each key of a section is valid YAML by itself, the keys are parsed one by one, once."""
     if match := _PLAIN.fullmatch(text):
         return [match[1]]
     head, *keys = _KEY.split(text)
@@ -71,8 +93,18 @@ def _read(text: str) -> Any:
         with suppress(yaml_text.Error):
             [name], *sections = [_parsed(part) for part in (head, *keys)]
             if all(isinstance(section, dict) for section in sections):
-                return {f"{name}.{key}": value for section in sections for key, value in section.items()}
-    return _parsed(text)
+                return _divided({f"{name}.{key}": value for section in sections for key, value in section.items()})
+    return _divided(_parsed(text))
+
+
+def _divided(content: Any) -> Any:
+    """A config with dotted keys, by section; any other content unchanged."""
+    if not isinstance(content, dict):
+        return content
+    sections: dict[str, Flat] = {}
+    for key, value in content.items():
+        sections.setdefault(key.partition(".")[0], {})[key] = value
+    return sections
 
 
 @lru_cache(maxsize=4096)
@@ -80,14 +112,3 @@ def _parsed(text: str) -> Any:
     """The parsed text, which all callers share and none may change."""
     content = yaml_text.parse(text)
     return flatten(content) if isinstance(content, dict) else content
-
-
-def flatten(section: Mapping[str, Any], prefix: str = "") -> Flat:
-    """The config with one dotted key for each value; lists are values."""
-    flat: Flat = {}
-    for name, value in section.items():
-        if isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{name}."))
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat

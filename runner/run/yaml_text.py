@@ -3,6 +3,7 @@
 import math
 import pickle
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ _NUMBER = re.compile(
     r"|\.[0-9]+(_[0-9]+)*([eE][-+][0-9]+)?|[-+]?[0-9]+(_[0-9]+)*(:[0-5]?[0-9])+\.[0-9_]*"
     r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
 )
+Flat = dict[str, Any]  # a config by dotted keys, lists as values
 
 
 class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -95,3 +97,14 @@ def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:
         inner = [child for part in parts for child in (part if isinstance(part, tuple) else (part,))]
         counted[id(node)] = 1 + sum(_nodes(child, counted) for child in inner)
     return counted[id(node)]
+
+
+def flatten(section: Mapping[str, Any], prefix: str = "") -> Flat:
+    """The config with one dotted key for each value; lists are values."""
+    flat: Flat = {}
+    for name, value in section.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{name}."))
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

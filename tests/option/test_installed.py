@@ -123,7 +123,7 @@ def test_they_run_and_are_compared(sweep):
 @pytest.mark.processes
 def test_a_report_imports_nothing_of_somebody_elses_run(sweep, is_imported):
     _, path = sweep
-    assert load_run(path / "1").options["parallel"].startswith("ring_of_ranks.")
+    assert load_run(path / "1").config["parallel._option_"].startswith("ring_of_ranks.")
     foreign = Path(shutil.copytree(path, path.parent / "foreign"))
     (foreign / "1" / "run.yaml").write_text((foreign / "1" / "run.yaml").read_text() + "\n")
     done = command("report", str(foreign))

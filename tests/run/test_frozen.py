@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from manyheads.runner.run import frozen
-from manyheads.runner.run.frozen import flatten
+from manyheads.runner.run.yaml_text import flatten
 
 CONFIGS = {
     "as a run is frozen": "format: 3\nname: null\ntags: []\noptimizer:\n  name: sgd\n  lr: 0.1\n  betas:\n  - 0.9\n",

@@ -10,12 +10,12 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.tracker import RunOutcome, TrackedRun, TrackedSweep
 from manyheads.runner.run.data_files import read_bytes, read_json
 from manyheads.runner.run.files import is_locked, matching
-from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.json_types import ProvenanceJson, right
 from manyheads.runner.run.leaving import tracked
 from manyheads.runner.run.ledger import MOST_BYTES, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
+from manyheads.runner.run.yaml_text import flatten
 
 FACTS = ("command", "commit", "host", "user", "signature", "continued_from")
 

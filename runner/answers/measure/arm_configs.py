@@ -10,7 +10,7 @@ from manyheads.runner.answers.measure.rows import EXACT, FACTS
 from manyheads.runner.config.lookup import CONF, read
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
-from manyheads.runner.run.frozen import flatten
+from manyheads.runner.run.yaml_text import flatten
 
 TRIAL_UPDATES = 10
 UNSET = "unset"

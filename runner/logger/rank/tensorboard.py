@@ -23,10 +23,10 @@ from manyheads.runner.logger.logger import LoggedRun, Logger
 from manyheads.runner.option.tree import Section
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
-from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.frozen_config import text_of
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.tables.columns import TRAINING
+from manyheads.runner.run.yaml_text import flatten
 
 FOLDER = "tensorboard"
 STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}

@@ -10,7 +10,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.run_summary import Summary, summary
 from manyheads.runner.records.tried.index import IndexedRun
 from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.frozen import Flat, read_frozen
+from manyheads.runner.run.frozen import read_frozen
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -24,9 +24,7 @@ def read_row(path: Path, job: Entry | None, numbers: dict[str, int]) -> tuple[In
     """
     folder = RunFolder(path)
     run = summary(folder, planned=None if job is None else job.state)
-    parts: dict[str, Flat] = {}
-    for key, value in (run.config or read_frozen(folder.composed)).items():
-        parts.setdefault(key.partition(".")[0], {})[key] = value
+    parts = (run.config or read_frozen(folder.composed)).sections
     sections = [numbers.setdefault(json.dumps(part), len(numbers)) for part in parts.values()]
     row = IndexedRun(
         run.status, _reason(run, job), run.started, run.metric.column, run.measured, _signature(folder), sections

@@ -22,8 +22,8 @@ from manyheads.runner.records.values import class_in_file, config_value, fits
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import make_folder, write_whole
-from manyheads.runner.run.frozen import Flat
 from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.yaml_text import Flat
 
 PLACE = ".tried"  # the folder of the index, below the one that it is about
 SETTLED = 2.0
