@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from manyheads.runner.run import crowding
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, RUN, execute
 from tests.in_process import TIMINGS, rows
@@ -27,4 +26,4 @@ def test_a_fork_does_what_a_new_python_does(finished_run, tmp_path):
 def names(folder: RunFolder) -> list[str]:
     """The run's files but crowding's, which a busy machine writes. TensorBoard's name has time, host and process."""
     paths = (path.relative_to(folder.path) for path in folder.path.rglob("*"))
-    return sorted(re.sub(r"tfevents\..*", "tfevents", str(path)) for path in paths if path.name != crowding.FILE)
+    return sorted(re.sub(r"tfevents\..*", "tfevents", str(path)) for path in paths if path.name != folder.crowding.name)

@@ -9,8 +9,6 @@ from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import counted
 
-FILE = "crowding.json"
-
 
 @dataclass(frozen=True)
 class Crowding:
@@ -35,14 +33,14 @@ class Crowding:
     def read(cls, folder: Path) -> Self | None:
         """That of the run in ``folder``; None if it had the cores that it asked for."""
         try:
-            content = read_json(folder / FILE)
+            content = read_json(RunFolder(folder).crowding)
             return cls(**{name: kind(content[name]) for name, kind in cls.__annotations__.items()})
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def write(self, folder: RunFolder) -> None:
         """Record it. Raises OSError."""
-        folder.write_json(folder.path / FILE, asdict(self))
+        folder.write_json(folder.crowding, asdict(self))
 
     @property
     def sentence(self) -> str:
@@ -67,7 +65,7 @@ class Crowding:
 
 def crowded_runs(folder: Path) -> str | None:
     """The runs below ``folder`` that lacked cores, in a sentence about the one that waited most; None without any."""
-    names, worst = crowded({str(path): path.parent for path in folder.rglob(FILE)})
+    names, worst = crowded({str(path): path.parent for path in folder.rglob(RunFolder(folder).crowding.name)})
     if worst is None:
         return None
     return f"{counted(len(names), 'run')} lacked cores. The one that waited most: {worst.sentence}."

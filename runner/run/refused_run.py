@@ -50,7 +50,7 @@ def _remove_frozen(run: RunFolder) -> None:
     folders = (run.code, run.logs, run.tensorboard, run.pictures, run.checkpoints)
     new = [folder for folder in folders if _is_new(folder, since=frozen)]
     files = (run.provenance, run.code_diff, run.result, run.description, run.log, run.path / seal.NAME)
-    for path in (*new, *files, *run.tables, run.gpu, run.host, run.threads, run.config):
+    for path in (*new, *files, *run.tables, run.gpu, run.host, run.threads, run.crowding, run.config):
         remove(path)
 
 

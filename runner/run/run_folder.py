@@ -44,6 +44,7 @@ class RunFolder(FrozenConfig):
     logs = _inside("logs")
     heartbeat = _inside("logs/heartbeat")
     threads = _inside("threads.json")  # how many the ranks have chosen, if the config leaves it to them
+    crowding = _inside("crowding.json")  # by other programs, if there was any
     steps = _inside("steps.csv")
     epochs = _inside("epochs.csv")
     evaluations = _inside("evaluations.csv")  # those within epochs, if there are any

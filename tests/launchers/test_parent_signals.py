@@ -14,7 +14,7 @@ import torch
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.run_folder import RunFolder
-from tests.conftest import COMMANDS, RUN
+from tests.conftest import RUN
 from tests.launchers.conftest import LAUNCHERS, by, freeze, rows, strategies, survivors
 from tests.tail import tail, tailed
 
@@ -54,7 +54,7 @@ def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], s
     assert 128 + result["signal"] == CODES[signum]
     checkpoint = torch.load(running.folder.last_checkpoint, weights_only=True)
     assert checkpoint["progress"]["step"] == result["steps"] == int(rows(running.folder.steps)[-1]["step"])
-    assert f"{COMMANDS} resume" in output
+    assert "python -m runner resume" in output
     assert survivors(running.folder) == []
 
 

@@ -39,7 +39,16 @@ def test_keeps_the_files_of_others(tmp_path):
 def refused_by_ranks(path: Path, **result: Any) -> RunFolder:
     folder = refused(path)
     folder.write_config(CONFIG)
-    for name in ("code/a.py", "logs/rank_0.log", "steps.csv", "host.csv", "threads.json", "provenance.json", "run.log"):
+    for name in (
+        "code/a.py",
+        "logs/rank_0.log",
+        "steps.csv",
+        "host.csv",
+        "threads.json",
+        "crowding.json",
+        "provenance.json",
+        "run.log",
+    ):
         (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_text("{}")
     error = {"type": "ConfigurationError", "kind": "ConfigurationError", "message": "no such class"}
