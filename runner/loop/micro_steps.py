@@ -105,12 +105,14 @@ class MicroSteps(ForwardBackward):
             return batch.weight if is_mean else batch.weight / max(1, batch.count)
         return self._parallel.data_size * (batch.counted if is_mean else bool(batch.count)) / self._total
 
-    def _counted(self, batches: Sequence[Batch]) -> Tensor:
-        """The number of counted elements in the global batch, (); this exchange is needed only if counts vary."""
+    def _counted(self, batches: Sequence[Batch]) -> float | Tensor:
+        """The number of counted elements in the global batch, at least 1; a tensor, (), if it had to be exchanged."""
         parallel = self._parallel
-        count = sum(batch.counted for batch in batches) * parallel.counts_samples
+        count = float(sum(batch.counted for batch in batches))
+        if parallel.data_size == 1:  # all ranks have the same micro-batches
+            return max(1.0, count)
         # Filled on the device: a copy of the number would wait until a GPU has done all of its work.
-        counted = torch.full((1,), float(count), dtype=torch.float64, device=parallel.device)
+        counted = torch.full((1,), count * parallel.counts_samples, dtype=torch.float64, device=parallel.device)
         return parallel.reduce(counted).clamp_(min=1)[0]
 
 

@@ -2,8 +2,8 @@
 
 Waiting for data, logging, evaluation and checkpoints are timed each time they happen. The rest of the training time is
 divided in proportion to a few updates that are measured in detail: one near the start of each epoch, and one every
-SAMPLE_SECONDS. The first WARMUP_UPDATES of a process are measured only if an epoch has no others: on a GPU, the first
-step of the optimizer takes longer than all others of an epoch together.
+SAMPLE_SECONDS, or every tenth if they take longer. The first WARMUP_UPDATES of a process are measured only if an epoch
+has no others: on a GPU, the first step of the optimizer takes longer than all others of an epoch together.
 
 Communication means exposed communication, not what overlaps with the backward pass: from this rank's last gradient to
 the end of the exchange, including the wait for slower ranks, plus what a wrapper does around the user's own forward
@@ -31,6 +31,7 @@ from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.update import Update, UpdateResult
 
 SAMPLE_SECONDS = 0.25
+OTHERS = 9  # for each that is measured, if updates are long
 SETTLE_SECONDS = 0.001  # from an epoch's beginning, when caches are cold
 
 
@@ -61,7 +62,7 @@ class Breakdown(Observer):
         is_plain = not (is_compiled(model) or is_compiled(inner))
         self._modules = (model, inner) if model is not inner and is_plain else None
         self._device = device
-        self._next = math.inf  # when to measure again, by time.perf_counter
+        self._begun, self._next = 0.0, math.inf  # when the last measurement began, and the next is due
         self._seen = self._cold = 0  # updates so far, and those that are not measured
         self._marks: dict[str, Any] | None = None  # of the update that is being measured
         self._passes: list[dict[str, Any]] = []  # its forward passes
@@ -103,7 +104,7 @@ class Breakdown(Observer):
 
     def begin(self) -> None:
         """Called when the measured update starts."""
-        self._next = time.perf_counter() + SAMPLE_SECONDS
+        self._begun = time.perf_counter()
         self._marks, self._passes = {}, []
         self._guards.append(self._guard)
         self._hook()
@@ -117,6 +118,8 @@ class Breakdown(Observer):
     def end(self) -> None:
         """Called when the update is done."""
         self.mark("ended")
+        ended = time.perf_counter()
+        self._next = max(self._begun + SAMPLE_SECONDS, ended + OTHERS * (ended - self._begun))
         for handle in self._handles:
             handle.remove()
         self._guards.remove(self._guard)

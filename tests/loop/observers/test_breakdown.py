@@ -106,6 +106,21 @@ def test_the_first_updates_of_a_process_are_measured_only_if_an_epoch_has_no_oth
         assert found == expected
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(0.01, 25), (0.125, 10), (1.0, 10)])
+def test_an_update_is_measured_four_times_a_second_or_every_tenth(now, seconds, expected):
+    watched = Breakdown(nn.Linear(2, 1), nn.Linear(2, 1), CPU, ranks=1, guards=[])
+    watched.enter_epoch(60)
+    measured = []
+    for number in range(60):
+        if is_due := watched.is_due(now[0]):
+            measured.append(number)
+            watched.begin()
+        now[0] += seconds
+        if is_due:
+            watched.end()
+    assert measured[1] - measured[0] == pytest.approx(expected, abs=1)
+
+
 def test_parts_are_the_training_time_of_the_slowest_rank():
     sums = Sums(seconds=10, data_seconds=2, logging_seconds=1)
     sums.sampled_compute, sums.sampled_communication, sums.sampled_optimizer, sums.sampled_logging = 4, 2, 1, 0.0
@@ -146,6 +161,7 @@ def test_a_resumed_run_goes_on_counting(tmp_path):
 def test_looking_changes_nothing(tmp_path, monkeypatch):
     plain = train(tmp_path / "plain", small())
     monkeypatch.setattr(breakdown, "SAMPLE_SECONDS", 0.0)
+    monkeypatch.setattr(breakdown, "OTHERS", 0)
     monkeypatch.setattr(breakdown, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(breakdown, "WARMUP_UPDATES", 0)
     run, updates = attempt(tmp_path / "watched", small()), []

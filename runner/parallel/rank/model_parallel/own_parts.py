@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.flat_buckets import exchange
+from manyheads.runner.parallel.rank.model_parallel.staging import add_up_shared
 
 if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
@@ -152,13 +153,13 @@ class Gradients:
         self._names = {part: whose[weight] for weight, part in parts.parameters}
         self._plain = {part: None for weight, part in parts.parameters if weight is part}
         self._partial = [part for part, name in self._names.items() if name in ranks.shared.partial]
+        self._of_stages = [] if ranks.pipe is None else ranks.pipe.shared(self._names)
 
     def exchange(self) -> None:
         """Reduce gradients, so that all ranks with the same part of a weight have the same gradient for it."""
         ranks = self._ranks
         self._parts.take_gradients()
-        if ranks.pipe is not None:
-            ranks.pipe.add_up_shared(self._names)
+        add_up_shared(self._of_stages)
         if self._partial:
             add_up(self._partial, ranks.tensor_group)
         if ranks.data_group is not None and self._plain:

@@ -1,6 +1,7 @@
 """Assigns a pipeline's stages to ranks as the settings say, and sums the gradients of weights that stages share."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,11 +96,16 @@ class Piped:
     def holds_alone(self, name: str) -> bool:
         return self._stages.holds(name) and len(self.ranks_with(name)) == 1
 
-    @torch.no_grad()
-    def add_up_shared(self, names: dict[nn.Parameter, str]) -> None:
-        """Sum the gradients of weights that several stages use, each of which has only its own contribution."""
-        for parameter, name in names.items() if self._groups else ():
-            if len(places := tuple(self.ranks_with(name))) > 1:
-                gradient: Tensor = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                dist.all_reduce(gradient, group=self._groups[places])
-                parameter.grad = gradient
+    def shared(self, names: Mapping[nn.Parameter, str]) -> list[tuple[nn.Parameter, Any]]:
+        """Those of the parameters that other stages use too, each with the group of all ranks that have it."""
+        groups = {parameter: self._groups.get(tuple(self.ranks_with(name))) for parameter, name in names.items()}
+        return [(parameter, group) for parameter, group in groups.items() if group is not None]
+
+
+@torch.no_grad()
+def add_up_shared(shared: Iterable[tuple[nn.Parameter, Any]]) -> None:
+    """Sum the gradients of weights that several stages use, each of which has only its own contribution."""
+    for parameter, group in shared:
+        gradient: Tensor = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        dist.all_reduce(gradient, group=group)
+        parameter.grad = gradient
