@@ -36,7 +36,7 @@ class MicroSteps(ForwardBackward):
         self._model, self._optimizer, self._scores = model, optimizer, scores
         self._parallel, self._precision, self._used = parallel, precision, True
         self._counts_samples = scores.task.counts_samples
-        self._total: Tensor | None = None
+        self._total: float | Tensor | None = None
 
     def __call__(self, batch: Batch, *, last: bool) -> ForwardResult:
         with self._parallel.accumulating(self._model, last=last):

@@ -23,6 +23,6 @@ def test_only_ranks_with_other_batches_are_asked_how_much_counts(shares, exchang
     parallel = SimpleNamespace(data_size=shares, counts_samples=True, device=torch.device("cpu"), reduce=reduce)
     scores: Any = SimpleNamespace(task=SimpleNamespace(counts_samples=False), is_mean=True)
     none: Any = None
-    steps = MicroSteps(none, none, scores, parallel, none, batches=BATCHES)  # type: ignore[arg-type]
+    steps = MicroSteps(none, none, scores, parallel, none).of(BATCHES)  # type: ignore[arg-type]
     assert [float(steps.weight(batch)) for batch in BATCHES] == [0.75, 0.25]
     assert len(asked) == exchanges

@@ -57,19 +57,31 @@ def shared_norm(gradients: Iterable[tuple[Tensor, int]], add_up: Callable[[Tenso
 
 
 def average(parameters: Iterable[Tensor], group: Any) -> None:
-    """Average the gradients of plain parameters over a group; a missing gradient counts as zeros."""
+    """Average the gradients of plain parameters over a group, as ``add_up`` sums them."""
     add_up(parameters, group, divisor=dist.get_world_size(group))
 
 
 def add_up(parameters: Iterable[Tensor], group: Any, *, divisor: int = 1) -> None:
-    """Sum the gradients of plain parameters over a group and divide by ``divisor``; a missing one counts as zeros."""
+    """Sum the gradients of plain parameters over a group and divide by ``divisor``.
+
+    A rank's missing gradient counts as zeros, and becomes the sum unless it is missing on all ranks.
+    """
+    parameters = [*parameters]
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    counts = torch.ones(len(parameters), dtype=parameters[0].dtype, device=parameters[0].device)
+    missing = [number for number, p in enumerate(parameters) if p.grad is None]
+    for number in missing:
+        counts[number] = 0
 
     def summed(flat: Tensor) -> None:
         dist.all_reduce(flat, group=group)
         if divisor > 1:
             flat /= divisor
 
-    exchange([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters], summed)
+    exchange([*gradients, counts], summed)
+    for number in missing:
+        if counts[number]:
+            parameters[number].grad = gradients[number]
 
 
 class OwnParts:
@@ -179,4 +191,4 @@ class Gradients:
         name, ranks = self._names[parameter], self._ranks
         copies = 1 if name in ranks.shared.cuts else ranks.sizes.tensor
         copies *= 1 if ranks.pipe is None else len(ranks.pipe.ranks_with(name))
-        return copies * (ranks.data_size if parameter in self._plain else self._parts.copies(parameter))
+        return copies * (ranks.sizes.data_size if parameter in self._plain else self._parts.copies(parameter))
