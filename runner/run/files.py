@@ -188,7 +188,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def try_part(descriptor: int, byte: int) -> bool:
-    """Try to get the exclusive lock on one byte of an open file, at ``place``; returns whether that succeeded.
+    """Try to get the exclusive lock on this byte of an open file; returns whether that succeeded.
 
     It belongs to this process alone, not to its forks, and lasts until the process ends or closes any descriptor of the
     file.
