@@ -13,7 +13,7 @@ from manyheads.runner.parallel.rank.structure import tensors_in
 from manyheads.runner.run.tables.columns import TRAINING
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32
-PATIENCE = 1000  # batches kept for adding up later
+PATIENCE = 400  # batches kept for adding up later
 ADD_UP_SECONDS = 0.25  # as often as the terminal shows a metric
 
 

@@ -20,7 +20,7 @@ from tests.benchmarks.loop import OURS, Prebuilt, by_hand, model, ours
 from tests.benchmarks.measure import Comparison, compare
 from tests.in_process import typed
 
-RANKS, STEPS = 2, 300  # of a turn
+RANKS, STEPS = 2, 1000  # of a turn
 PLAIN, TUTORIAL = "plain DDP loop, no metrics", "tutorial loop: barrier, 3 all-reduces, 3 .item()"
 
 
