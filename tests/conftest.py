@@ -33,7 +33,7 @@ from tests import apex_library, browser, composing, longest_first, needs, object
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
-COMMANDS = f"python {ROOT / 'runner'}"  # as it is printed outside of the checkout
+COMMANDS = f"python {shlex.quote(str(ROOT / 'runner'))}"  # as it is printed outside of the checkout
 FAST = (
     *("trainer.max_steps=2", "data.batch_size=32", "model.width=2", "trainer.device=cpu", "trainer.log_every=1"),
     "launcher.threads_per_rank=1",  # the cores are shared by several workers

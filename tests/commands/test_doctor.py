@@ -142,7 +142,7 @@ def test_says_which_torch_there_is(machine, cuda, text):
 @pytest.mark.parametrize(
     ("version", "reason", "features", "text"),
     [
-        (None, "Horovod is not installed", (), "not installed: python -m runner install-horovod"),
+        (None, "Horovod is not installed", (), "not installed: {}"),
         ("9.8", "it was built for another torch", ("gloo",), "9.8, which is unusable here; see parallel=horovod"),
         ("9.8", None, ("gloo",), "9.8, built with Gloo"),
         ("9.8", None, ("gloo", "mpi"), "9.8, built with Gloo and MPI"),
@@ -155,7 +155,7 @@ def test_says_which_horovod_there_is(machine, monkeypatch, version, reason, feat
     monkeypatch.setattr(horovod_installation, "version", lambda: version)
     monkeypatch.setattr(horovod_installation, "unavailable", lambda: reason)
     monkeypatch.setattr(horovod_installation, "has", lambda feature: feature in features)
-    assert describe_machine()["Horovod"] == text
+    assert describe_machine()["Horovod"] == text.format(horovod_installation.BUILD)
 
 
 @pytest.mark.parametrize(("found", "text"), [(None, "not installed"), ("0.1 with amp", "0.1 with amp")])

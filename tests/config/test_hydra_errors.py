@@ -46,7 +46,7 @@ def assert_refused(done, *fragments: str) -> None:
 BAD = [
     (["parallel=dpp"], ["parallel=dpp", "Did you mean dp or ddp", "Allowed: ", *options("parallel")]),
     (["model=torchvision/resnet"], ["model=torchvision/resnet", *options("model")]),
-    (["parallel=null"], ["must be a string", "run.py --help` lists"]),
+    (["parallel=null"], ["must be a string", " --help` lists"]),
     (["~parallel"], ["parallel", PARALLEL]),
     (["+trainer.epochs=3"], ["+trainer.epochs=3: trainer.epochs is already set. Write ++trainer.epochs=3, which"]),
     (["+parallel=ddp"], ["+parallel=ddp", "Write parallel=ddp"]),

@@ -18,7 +18,7 @@ from manyheads.runner.run import data_files, files
 from manyheads.runner.run.data_files import no_link, read_json
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder
-from tests.conftest import FAST
+from tests.conftest import COMMANDS, FAST
 from tests.trust.foreign import assert_refused, given, snapshot
 
 WRITTEN = (
@@ -321,7 +321,7 @@ class TestTheCodeOfARun:
         first = subprocess.check_output(["git", "rev-list", "--max-parents=0", "HEAD"], cwd=ROOT, text=True).split()[0]
         self.change(theirs, commit=first)
         done = command_here("reproduce", "theirs", "--code", "trust=[code.diff]")
-        assert_refused(done, here, f"commit {first}", "runner trust", "would be run")
+        assert_refused(done, here, f"commit {first}", f"{COMMANDS} trust", "would be run")
 
     def test_a_run_that_somebody_else_recorded(self, command_here, here, theirs, monkeypatch):
         """With the commit that is checked out here."""

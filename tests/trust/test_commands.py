@@ -13,7 +13,7 @@ from manyheads.runner.config.lookup import CONF, SECTIONS
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
-from tests.conftest import FAST, RUN, execute
+from tests.conftest import COMMANDS, FAST, RUN, execute
 from tests.tail import each_once, tail
 from tests.trust.foreign import CUSTOM, OWN, REFUSED, assert_refused, given, snapshot
 
@@ -188,7 +188,7 @@ def test_hydras_own_section_is_refused(run_here, here, config, monkeypatch, atta
     monkeypatch.syspath_prepend(str(here))
     given(here / "theirs", config | {"hydra": HYDRA[attack]})
     done = run_here(mode, "--config-path", str(here / "theirs"), "--config-name", "run")
-    assert_refused(done, here, "theirs/run.yaml: hydra: ", "Hydra's own section", f"runner trust {here / 'theirs'}")
+    assert_refused(done, here, "theirs/run.yaml: hydra: ", "Hydra's own section", f"{COMMANDS} trust {here / 'theirs'}")
 
 
 COMPOSED = {
@@ -210,7 +210,7 @@ def test_a_folder_that_is_composed_is_refused_as_a_whole(run_here, here, attack,
         "search path": (f"hydra.searchpath=[file://{theirs}]",),
     }
     done = run_here("-m", *arguments[way], "seed=1,2")
-    assert_refused(done, here, "configs that are composed can run any code", f"runner trust {theirs}")
+    assert_refused(done, here, "configs that are composed can run any code", f"{COMMANDS} trust {theirs}")
 
 
 def test_a_package_of_configs_is_not_imported(run_here, here):
