@@ -52,7 +52,7 @@ def test_four_clients_whose_processes_are_killed_share_two_cores(registry, tmp_p
         for client in clients.values():
             client.kill()
             client.wait()
-    assert kills > 20
+    assert kills > 5  # idle cores end the clients sooner
     assert [path.read_text() for path in (tmp_path / "crowded").iterdir()] == []
     assert len([*(tmp_path / "done").iterdir()]) == len(CLIENTS) * JOBS
     assert numbers(registry) == []
