@@ -348,7 +348,7 @@ FAULTS = (
         promise="runs equal commands once",
         file="launchers/flags/once/equal_runs.py",
         original="return not any(difference.matters for difference in differing)",
-        replacement="return bool(found or True)",
+        replacement="return bool(differing or True)",
         tests=("tests/launchers/flags/once/test_terms.py::test_another_start[versions.torch-9.9]",),
     ),
 )
