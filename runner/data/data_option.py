@@ -212,12 +212,14 @@ class DataOption(Option):
         Empty if other keys than the run's select samples, or only the ranks can tell. Raises ConfigurationError.
         """
         origin = RunFolder.of_checkpoint(Path(weights or "").expanduser().absolute())
-        has_own, now = self.own_validation(), self.section
-        if weights is None or "folds" not in now or has_own is None or not origin.config.exists():
+        now = self.section
+        if weights is None or "folds" not in now or not origin.config.exists():
             return {}
         before = origin.read_config()["data"]
         is_other = any(now.get(key) != before.get(key) for key in ("root", "labels"))
         if not is_other or any(now[key] is not None and now[key] != before.get(key) for key in KEYS):
+            return {}
+        if (has_own := self.own_validation()) is None:
             return {}
         return {"val_fraction": None if has_own else ALL, "folds": None, "fold": None}
 

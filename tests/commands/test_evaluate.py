@@ -96,6 +96,16 @@ def test_which_part_of_other_data_is_measured_must_be_clear(command, tmp_path, d
     assert f"data.root={others}: it holds train/ and test/, but no val/. Set data.root to {others}/test or" in done.err
 
 
+def test_a_run_s_own_data_may_have_a_test_split_instead(command, tmp_path):
+    photos = save_photos(tmp_path / "photos", train=10, val=5)
+    (photos / "val").rename(photos / "test")
+    data = ("data=imagefolder", f"data.root={photos}", "data.image_size=8", "data.val_fraction=0.2")
+    run = train(tmp_path / "run", small(*data, "data.num_workers=0", "trainer.max_steps=1"))
+    done = command("evaluate", run.folder.path, HERE)
+    assert done.code == 0, done.err
+    assert metrics(RunFolder(tmp_path / "evaluation"))["val_samples"] == 6
+
+
 def test_data_of_other_classes_is_pointed_out(command, tmp_path, photo_run):
     others = save_photos(tmp_path / "others", train=1, val=1)
     for split in ("train", "val"):
