@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from manyheads.launchers.companions.room.claims import Claim, clock, named
+from manyheads.launchers.companions.room.claims import Claim, clock, named, processes
 from manyheads.launchers.companions.room.registry import current_claims
 from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue, has_ended, mark, status_of
 from manyheads.launchers.launcher_option import FREE
@@ -97,7 +97,6 @@ def _running(claim: Claim) -> str:
 
 def _waiting(entry: QueueEntry, claim: Claim | None, claims: Sequence[Claim], ahead: Sequence[str]) -> str:
     if claim is not None:
-        from manyheads.launchers.companions.room.claims import processes  # of GPUs
         from manyheads.launchers.companions.room.waiting import waits_for  # slow
 
         return waits_for(claim, claims, processes(claim.among) if claim.kind == "gpu" else {})

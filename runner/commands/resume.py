@@ -37,7 +37,6 @@ from manyheads.runner.wording import counted
 if TYPE_CHECKING:
     from manyheads.runner.records.compared_runs import ComparedRuns
 
-
 HELP = "resume a run or a sweep that was interrupted; with trainer.epochs=30 or other changes, in a new folder"
 START = ("checkpoint.load=", "checkpoint.resume=")
 

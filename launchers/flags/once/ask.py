@@ -18,9 +18,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import duration, tell
 
 Begun = TypeVar("Begun")
-LOCK = (
-    ".once.lock"  # of which each key is a byte, so that no file is left for a run; the kernel ends it with the process
-)
+LOCK = ".once.lock"  # each key is a byte of this file; the kernel releases a lock when its process ends
 LONGEST_PAUSE = 1.0  # seconds between two looks
 
 
@@ -57,7 +55,7 @@ def turn(root: Path, key: str, waiting: Waiting) -> Iterator[None]:
     ``key``: hexadecimal digits. Raises WaitExpired, and ConfigurationError if the lock file cannot be written.
     """
     path = root.resolve() / LOCK
-    byte = int(key[:15], 16)  # fits into the kernel's 63 bits; two keys with the same place only wait for each other
+    byte = int(key[:15], 16)  # fits into the kernel's 63 bits; two keys with the same byte only wait for each other
     try:
         make_folder(path.parent)
         file = open(path, "ab", opener=no_link)  # noqa: SIM115

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 RANKS = "launcher.nproc_per_node"
 DEVICE = "trainer.device"  # set to cpu, so that the number of this machine's GPUs does not limit the ranks
 HELD = {  # also distinct for colour-blind readers

@@ -188,7 +188,6 @@ def _cleaned(column: pyarrow.Array, how: TableFormat) -> pyarrow.Array:
 
 
 def _parquet(file: Path, source: Any, how: TableFormat, only: str | None) -> tuple[dict[str, Any], set[str]]:
-
     try:
         table = parquet.read_table(source)
         _refuse_repeated(file, table.column_names)
@@ -217,7 +216,6 @@ def _type(column: pyarrow.Array) -> pyarrow.DataType:
 
 
 def _csv(file: Path, source: Any, how: TableFormat, only: str | None) -> tuple[dict[str, Any], set[str]]:
-
     if file.suffix == ".gz":
         source = io.BytesIO(pyarrow.CompressedInputStream(source, "gzip").read())
     names, delimiter = _header(file, source.read(HEAD), how.delimiter)

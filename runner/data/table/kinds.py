@@ -104,12 +104,10 @@ def have_decimal_comma(values: pyarrow.ChunkedArray) -> bool:
 
 
 def _is(column: Any, pattern: str) -> Any:
-
     return compute.match_substring_regex(column, pattern)
 
 
 def _matching(values: Any, pattern: str) -> int:
-
     return int(compute.sum(_is(values, pattern)).as_py() or 0)
 
 
@@ -142,7 +140,6 @@ def _instead(name: str, kind: str) -> str:
 
 
 def _mixed(column: Any, name: str, count: int, where: Callable[[int], str]) -> ConfigurationError:
-
     is_other = compute.invert(compute.fill_null(_is(column, DIGITS), True))
     row = compute.index(is_other, True).as_py()
     value = column[row].as_py()
