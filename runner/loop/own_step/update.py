@@ -5,7 +5,7 @@ exchanged, unscaled, clipped and applied, with the guards' points as in loop/gua
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -17,7 +17,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.own_step.context import StepContext
 from manyheads.runner.loop.own_step.turns import StepRun, Turns
 from manyheads.runner.loop.update import Update, UpdateResult
-from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.flat_buckets import exchange_gradients
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.process_group import reads_buffers
 
@@ -136,10 +136,12 @@ class SteppingUpdate(Update):
         for name, parameter in self._weights.items():
             if name not in names:
                 parameter.grad = None
-        if self.parallel.is_replica:
-            exchange([self._weights[name] for name in self.parts[part]], self.parallel)
-        else:
-            self.parallel.synchronize(self.optimizer)
+        parallel = self.parallel
+        if not parallel.is_replica:
+            parallel.synchronize(self.optimizer)
+        elif parallel.data_size > 1:
+            weights = [self._weights[name] for name in self.parts[part]]
+            exchange_gradients(weights, lambda flat: parallel.reduce(flat).div_(parallel.data_size))
 
     def _refuse_trained_teacher(self) -> None:
         """Raises ConfigurationError for a gradient of what no optimizer has."""
@@ -172,17 +174,3 @@ class ThroughRoot:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._root.get_submodule(self._path), name)
         return ThroughRoot(self._root, f"{self._path}.{name}".lstrip(".")) if isinstance(value, nn.Module) else value
-
-
-@torch.no_grad()
-def exchange(parameters: Sequence[nn.Parameter], parallel: Parallel) -> None:
-    """Average gradients over replicas; one that no rank has stays absent. Waits for the device."""
-    if parallel.data_size == 1:
-        return
-    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    has = torch.tensor([p.grad is not None for p in parameters], device=parallel.device)
-    flat = torch.cat([*(gradient.reshape(-1) for gradient in gradients), has.to(gradients[0].dtype)])
-    total = parallel.reduce(flat) / parallel.data_size
-    *averages, counts = total.split([*(p.numel() for p in parameters), len(parameters)])
-    for parameter, average, count in zip(parameters, averages, counts.tolist(), strict=True):
-        parameter.grad = average.view_as(parameter).to(parameter.dtype) if count else None

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.parallel.rank.flat_buckets import exchange
+from manyheads.runner.parallel.rank.flat_buckets import exchange_gradients
 from manyheads.runner.parallel.rank.model_parallel.staging import add_up_shared
 
 if TYPE_CHECKING:
@@ -56,32 +56,20 @@ def shared_norm(gradients: Iterable[tuple[Tensor, int]], add_up: Callable[[Tenso
     return add_up(square)[0].sqrt()
 
 
-def average(parameters: Iterable[Tensor], group: Any) -> None:
+def average(parameters: Iterable[nn.Parameter], group: Any) -> None:
     """Average the gradients of plain parameters over a group, as ``add_up`` sums them."""
     add_up(parameters, group, divisor=dist.get_world_size(group))
 
 
-def add_up(parameters: Iterable[Tensor], group: Any, *, divisor: int = 1) -> None:
-    """Sum the gradients of plain parameters over a group and divide by ``divisor``.
-
-    A rank's missing gradient counts as zeros, and becomes the sum unless it is missing on all ranks.
-    """
-    parameters = [*parameters]
-    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    counts = torch.ones(len(parameters), dtype=parameters[0].dtype, device=parameters[0].device)
-    missing = [number for number, p in enumerate(parameters) if p.grad is None]
-    for number in missing:
-        counts[number] = 0
+def add_up(parameters: Iterable[nn.Parameter], group: Any, *, divisor: int = 1) -> None:
+    """Sum the gradients of plain parameters over a group and divide by ``divisor``, as ``exchange_gradients``."""
 
     def summed(flat: Tensor) -> None:
         dist.all_reduce(flat, group=group)
         if divisor > 1:
             flat /= divisor
 
-    exchange([*gradients, counts], summed)
-    for number in missing:
-        if counts[number]:
-            parameters[number].grad = gradients[number]
+    exchange_gradients([*parameters], summed)
 
 
 class OwnParts:
