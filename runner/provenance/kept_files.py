@@ -61,7 +61,7 @@ def _is_as_in(recorded: dict[str, object], path: Path) -> bool:
 def snapshot(folder: RunFolder) -> Path | None:
     """A private folder with each of the run's copies at its original path: ``<snapshot>/home/me/net.py``.
 
-    Copies in the run folder are never imported themselves: whoever can write there could replace them after the check.
+    The copies in the run folder are never imported: anyone who can write there could replace them after the check.
     It is in the user's state folder, named by its content, and stays there, since later runs may name its files. None
     if the copies are not the user's own. Raises OSError if it cannot be written.
     """
