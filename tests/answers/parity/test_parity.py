@@ -191,7 +191,7 @@ def test_mistakes_are_refused_before_anything_is_written(compare, tmp_path, over
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.skipif(not unavailable("parallel", "apex"), reason="Apex is here")
+@pytest.mark.skipif("apex" not in options("parallel") or not unavailable("parallel", "apex"), reason="Apex is here")
 def test_nothing_to_compare_with_is_a_mistake(compare, tmp_path):
     done = compare("parallel=apex")
     assert done.code == 2

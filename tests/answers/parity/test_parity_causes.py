@@ -7,9 +7,10 @@ from manyheads.runner.answers.parity.parity_plan import FAILED, ParityOutcome, j
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.option.run_config import RunConfig
 from tests.in_process import config
+from tests.optional_wings import require_wing
 
 TOLERANCE = 1e-9
-HOROVOD, DDP = read_option("parallel", "horovod"), read_option("parallel", "ddp")
+DDP = read_option("parallel", "ddp")
 USED = {"unused": [], "finite": True}
 CULPRIT = {"number": 3, "module": "body.1", "kind": "BatchNorm2d", "reason": "statistics", "buffers": [], "alike": 2}
 NOTHING = {
@@ -57,10 +58,6 @@ INITIAL = {"rank": 1, "parameter": [], "buffer": []}
         ({"differences": differs("gradient"), "factor": 2.0}, ["2 times the baseline's"]),
         ({"differences": differs("gradient")}, ["Outputs and loss agree, the gradients don't"]),
         (
-            {"differences": differs("gradient"), "factor": 2.0, "config": {"parallel": {**HOROVOD, "op": "sum"}}},
-            ["parallel.op=sum", "parallel.op=average"],
-        ),
-        (
             {"initial": [{**INITIAL, "parameter": ["head.bias"]}]},
             ["head.bias", "initial weights", "rank 1", "hides it"],
         ),
@@ -83,6 +80,13 @@ def test_a_finding_has_a_sentence(found, words):
     assert one.differs
     (sentence,) = causes(one, USED)
     assert all(word in sentence for word in words), sentence
+
+
+def test_gradients_that_horovod_adds_up_are_named():
+    require_wing("manyheads.runner.parallel.horovod")
+    section = {**read_option("parallel", "horovod"), "op": "sum"}
+    (sentence,) = causes(outcome(differences=differs("gradient"), factor=2.0, config={"parallel": section}), USED)
+    assert all(word in sentence for word in ("parallel.op=sum", "parallel.op=average")), sentence
 
 
 def test_what_agrees_has_no_cause():
