@@ -19,7 +19,7 @@ from manyheads.runner.records.load_run import Run, load_run
 from manyheads.runner.records.surroundings import differences
 from manyheads.runner.records.values import text_of
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.run.json_types import Numbers, ProvenanceJson, right
+from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.score_versions import version_of
 
@@ -66,23 +66,16 @@ def run(arguments: argparse.Namespace) -> RunDifference:
     return difference(arguments.first, arguments.second)
 
 
-_EMPTY: ProvenanceJson = {
-    "commit": None,
-    "own_code": {},
-    "environment": {},
-    "cpu": {},
-    "versions": {},
-    "packages": {},
-}
-
-
 def difference(first: str, second: str) -> RunDifference:
     """Compare two runs. Raises ConfigurationError for a folder that holds no run."""
     folders = (run_folder(first), run_folder(second))
     before, after = (load_run(folder.path, steps=()) for folder in folders)
-    origin = origin_rows(before, after, (_changes(folders[0]), _changes(folders[1])))
-    rows = [*config_rows(before, after)], [*origin], [*result_rows(before, after)]
-    return RunDifference(str(folders[0]), str(folders[1]), *rows)
+    changed = differences(
+        before.provenance, after.provenance, chosen=[], diffs=(_changes(folders[0]), _changes(folders[1]))
+    )
+    origin = [DifferenceRow(one.what, one.recorded, one.now) for one in changed]
+    config, results = [*config_rows(before, after)], [*result_rows(before, after)]
+    return RunDifference(str(folders[0]), str(folders[1]), config, origin, results)
 
 
 def config_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
@@ -91,15 +84,6 @@ def config_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
         values = (before.config.get(key), after.config.get(key))
         if repr(values[0]) != repr(values[1]) and not key.endswith(f".{OPTION}"):
             yield DifferenceRow(key, *map(text_of, values))
-
-
-def origin_rows(before: Run, after: Run, changes: tuple[bytes, bytes]) -> Iterator[DifferenceRow]:
-    """Differences in code, versions, machine and environment, as far as both runs recorded them.
-
-    ``changes``: the uncommitted changes of each run's code, as diffs.
-    """
-    for difference in differences(_whole(before), _whole(after), chosen=[], diffs=changes):
-        yield DifferenceRow(difference.what, difference.recorded, difference.now)
 
 
 def result_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
@@ -134,12 +118,6 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)[:16] if isinstance(value, str) else text_of(value)
-
-
-def _whole(run: Run) -> ProvenanceJson:
-    """A run's provenance.json, which an earlier version may have written, with the keys that a comparison needs."""
-    recorded = {key: value for key, value in run.provenance.items() if value is not None}
-    return right({**_EMPTY, **recorded}, ProvenanceJson)
 
 
 def _changes(folder: RunFolder) -> bytes:

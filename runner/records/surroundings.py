@@ -58,11 +58,16 @@ def differences(
     diffs: the uncommitted changes of the code then and now; None if the recorded code runs. What was not recorded, or
     is unknown now, does not count as a difference.
     """
-    differing = list(chosen)
-    if diffs is not None:
-        differing += _code(recorded, now, *diffs)
+    differing, commits = list(chosen), [recorded.get("commit"), now.get("commit")]
+    if diffs is not None and None not in commits and (commits[0], diffs[0]) != (commits[1], diffs[1]):
+        then, today = map(_commit, commits, diffs)
+        differing.append(Difference("code of manyheads", then, today, True))
     told = {"CPU threads per rank"} if any(d.what == "launcher.threads_per_rank" for d in chosen) else set()
-    differing += [Difference(*row) for row in _rows(recorded, now) if row[0] not in told and _differ(row[1], row[2])]
+    differing += [
+        Difference(what, then, today, matters)
+        for what, then, today, matters in _rows(recorded, now)
+        if what not in told and None not in (then, today) and then != today
+    ]
     return sorted(
         (d._replace(recorded=_text(d.recorded), now=_text(d.now)) for d in differing), key=lambda d: not d.matters
     )
@@ -85,32 +90,26 @@ def show(differing: list[Difference]) -> None:
     console.print(table)
 
 
-def _code(recorded: ProvenanceJson, now: ProvenanceJson, then: bytes, today: bytes) -> Iterator[Difference]:
-    before, after = recorded.get("commit"), now["commit"]
-    if before is None or after is None or (before, then) == (after, today):
-        return
-    yield Difference("code of manyheads", _commit(before, then), _commit(after, today), True)
-
-
-def _commit(commit: str, diff: bytes) -> str:
+def _commit(commit: Any, diff: bytes) -> str:
     changes = f" with changes {hashlib.sha256(diff).hexdigest()[:6]}" if diff else ", clean"
     return f"{commit[:10]}{changes}"
 
 
 def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, Any, Any, bool]]:
+    contents: tuple[Mapping[str, Any], ...] = (recorded, now)
+
     def both(name: str, section: str | None = None) -> tuple[Any, Any]:
-        contents: tuple[Mapping[str, Any], ...] = (recorded, now)
-        then, today = (content.get(section, {}) if section else content for content in contents)
+        then, today = ((content.get(section) or {}) if section else content for content in contents)
         return then.get(name), today.get(name)
 
-    for package in {**recorded.get("own_code", {}), **now["own_code"]}:
+    for package in dict.fromkeys([*(recorded.get("own_code") or ()), *(now.get("own_code") or ())]):
         then, today = (digest and f"sha256 {digest[:10]}" for digest in both(package, "own_code"))
         yield f"code of {package}", then, today, True
     yield "data", _data(recorded, now), _data(now, recorded), True
     for name in _libraries(recorded, now):
         yield name, *both(name, "versions"), True
-    packages = [{k.lower(): v for k, v in content.get("packages", {}).items()} for content in (recorded, now)]
-    if not (recorded.get("commit") and now["commit"]):  # the commits say more about its code
+    packages = [{k.lower(): v for k, v in (content.get("packages") or {}).items()} for content in contents]
+    if not all(both("commit")):  # the commits say more about its code
         yield "manyheads", packages[0].get("manyheads"), packages[1].get("manyheads"), True
     for name in COMPUTING:
         yield name, packages[0].get(name), packages[1].get(name), True
@@ -118,11 +117,10 @@ def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, 
     yield "ranks", *both("ranks"), True
     yield "CPU threads per rank", *both("threads_per_rank", "cpu"), True
     yield "CPU", *both("model", "cpu"), True
-    variables = recorded.get("environment", {})
-    for name in sorted({*variables, *now["environment"]}):
+    before, after = (content.get("environment") or {} for content in contents)
+    for name in sorted({*before, *after}):
         if not name.startswith(OF_LAUNCHERS):
-            matters = name not in WHICH
-            yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), matters
+            yield name, before.get(name, "not set"), after.get(name, "not set"), name not in WHICH
     yield "launcher", *both("launcher"), False
     for name in HARMLESS:
         yield name, *both(name, "versions"), False
@@ -135,7 +133,7 @@ def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, 
 def _libraries(*contents: ProvenanceJson) -> list[str]:
     """The names of recorded versions that can change numbers."""
     return list(
-        dict.fromkeys(name for content in contents for name in content.get("versions", {}) if name not in HARMLESS)
+        dict.fromkeys(name for content in contents for name in content.get("versions") or {} if name not in HARMLESS)
     )
 
 
@@ -143,15 +141,11 @@ def _other_packages(
     then: dict[str, str], today: dict[str, str], *, shown: set[str]
 ) -> Iterator[tuple[str, Any, Any, bool]]:
     changed = [name for name in sorted({*then, *today} - shown) if then.get(name) != today.get(name)]
-    if then and changed:
+    if then and today and changed:
         for name in changed[:MOST_PACKAGES]:
             yield name, then.get(name, "absent"), today.get(name, "absent"), False
         if len(changed) > MOST_PACKAGES:
             yield "other packages", "", f"{len(changed) - MOST_PACKAGES} more", False
-
-
-def _differ(recorded: Any, now: Any) -> bool:
-    return recorded is not None and now is not None and recorded != now
 
 
 def _data(content: ProvenanceJson, other: ProvenanceJson) -> str | None:

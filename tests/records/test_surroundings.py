@@ -31,6 +31,13 @@ def test_nothing_differs_from_itself(recorded, capsys):
     assert "nothing differs" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("key", ["own_code", "environment", "packages", "versions", "cpu", "data", "commit"])
+def test_null_in_a_recording_counts_as_not_recorded(recorded, key):
+    now = {**recorded, "environment": {}}
+    assert found({**now, key: None}, now, diffs=(b"", b"")) == []
+    assert found(now, {**now, key: None}, diffs=(b"", b"")) == []
+
+
 def test_what_torchrun_sets_is_no_difference(recorded):
     variables = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
     assert found({**recorded, "environment": variables}, {**recorded, "environment": {}}) == []

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +32,6 @@ class Removal:
     frees: Annotated[int, "bytes on the disk"]
     stays: Annotated[str, "why it was not removed after all; empty if it was"] = ""
 
-    def show(self) -> None:
-        """Print why it stays, if it does."""
-        if self.stays:
-            print(printable_text(f"{self.folder} stays: {self.stays}"))
-
 
 @dataclass(frozen=True)
 class Cleaned(Answer):
@@ -53,7 +47,8 @@ class Cleaned(Answer):
 
     def show(self) -> None:
         for one in self.removals:
-            one.show()
+            if one.stays:
+                print(printable_text(f"{one.folder} stays: {one.stays}"))
         if not self.is_confirmed:
             print("nothing was removed")
 
@@ -144,9 +139,5 @@ def _remove_empty(path: Path, top: Path) -> None:
 
 
 def _name(one: Removable) -> str:
-    inner = f": {', '.join(path.name for path in _few(one.files))}" if one.files else ""
-    return printable(f"{RunFolder(one.path)}{inner}")
-
-
-def _few(files: Sequence[Path]) -> list[Path]:
-    return [*files[:3], *([Path("...")] if len(files) > 3 else [])]
+    files = [*(path.name for path in one.files[:3]), *["..."] * (len(one.files) > 3)]
+    return printable(f"{RunFolder(one.path)}{': ' * bool(files)}{', '.join(files)}")
