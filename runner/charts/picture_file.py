@@ -1,8 +1,8 @@
 """Pictures that commands draw without a browser, and the file that ``--picture`` names."""
 
 import io
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,28 +39,19 @@ def render(fill: "Callable[[Figure], None]", *, size: tuple[float, float], form:
     return image.getvalue()
 
 
-@dataclass(frozen=True)
-class PictureFile:
-    """The file that ``--picture`` names."""
+def form_of(picture: str) -> str:
+    """The format of the file that ``--picture`` names. Raises ConfigurationError if its name does not end in one."""
+    if (suffix := Path(picture).suffix) not in FORMS:
+        raise ConfigurationError.at("--picture", picture, f": its name must end in {' or '.join(FORMS)}.")
+    return suffix[1:]
 
-    path: Path
 
-    @classmethod
-    def named(cls, name: str) -> "PictureFile":
-        """The file of this name. Raises ConfigurationError if the name does not end in one of ``FORMS``."""
-        if Path(name).suffix not in FORMS:
-            raise ConfigurationError.at("--picture", name, f": its name must end in {' or '.join(FORMS)}.")
-        return cls(Path(name))
-
-    @property
-    def form(self) -> str:
-        """The format of the picture: "png" or "svg"."""
-        return self.path.suffix.removeprefix(".")
-
-    def write(self, image: bytes) -> None:
-        """Write it completely, or not at all. Raises ConfigurationError."""
-        try:
-            with whole_file(self.path.parent.resolve() / self.path.name) as file:
-                file.write(image)
-        except OSError as error:
-            raise ConfigurationError.at("--picture", self.path, f" can't be written: {error.strerror}.") from None
+def write_picture(picture: str, image: bytes) -> None:
+    """Write the file completely, or not at all, and say so on stderr. Raises ConfigurationError."""
+    path = Path(picture)
+    try:
+        with whole_file(path.parent.resolve() / path.name) as file:
+            file.write(image)
+    except OSError as error:
+        raise ConfigurationError.at("--picture", path, f" can't be written: {error.strerror}.") from None
+    print(f"wrote {path}", file=sys.stderr)

@@ -1,12 +1,11 @@
 """``manyheads explain``: what limits the speed of a run."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from manyheads.runner.answers.explain.answer import Explanation
 from manyheads.runner.answers.measure.subject import measure, subject_of
-from manyheads.runner.charts.picture_file import PictureFile
+from manyheads.runner.charts.picture_file import form_of, write_picture
 from manyheads.runner.config.candidates import candidates
 
 HELP = "measure what limits the speed of a run: loading data, computing, communication or the optimizer"
@@ -30,7 +29,7 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
 
     Raises ConfigurationError, and RunFailed if the run fails.
     """
-    image = None if picture is None else PictureFile.named(picture)
+    form = "" if picture is None else form_of(picture)
     subject = subject_of(words, config_dir=config_dir)
     tries = [*candidates(subject.run)]
     folder, result = measure(subject.run)
@@ -42,7 +41,6 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
         candidates=tries,
         base=subject.overrides,
     )
-    if image is not None:
-        image.write(explanation.picture(form=image.form))
-        print(f"wrote {image.path}", file=sys.stderr)
+    if picture is not None:
+        write_picture(picture, explanation.picture(form=form))
     return explanation

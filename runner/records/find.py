@@ -10,7 +10,7 @@ from typing import NamedTuple
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.folder import Folder, Inode
-from manyheads.runner.run.ledger import JUDGED, Ledger
+from manyheads.runner.run.ledger import JUDGED, Entry, Ledger
 from manyheads.runner.run.run_folder import LEDGER, RunFolder
 
 OUTPUTS = Path("outputs")
@@ -84,11 +84,11 @@ def run_folder(path: str) -> RunFolder:
     return folder
 
 
-def states(sweep: Path) -> dict[Path, str]:
-    """The states of a sweep's jobs from its ledger, by folder; empty if there is no readable ledger."""
+def jobs_of(sweep: str | Path) -> dict[str, Entry]:
+    """The jobs of a sweep from its ledger, by the paths of their folders; empty if there is no readable ledger."""
     ledger = Ledger(sweep)
     try:
-        return {ledger.sweep / entry.folder: entry.state for entry in ledger.entries()}
+        return {os.path.normpath(ledger.sweep / entry.folder): entry for entry in ledger.entries()}
     except ConfigurationError:
         return {}
 

@@ -4,13 +4,13 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.records.find import find_runs, states
+from manyheads.runner.records.find import find_runs, jobs_of
 from manyheads.runner.records.keys import parsed
 from manyheads.runner.records.load_run import Run
 from manyheads.runner.records.shown_metric import ACCURACY, ShownMetric, metric_of
@@ -138,13 +138,11 @@ class ListedRun:
 
 def summaries(folder: Path) -> Iterator[Summary]:
     """All runs below a folder, in the order of their names. Raises ConfigurationError if the folder does not exist."""
-    states_of: dict[Path, dict[Path, str]] = {}
-    answers: dict[str, Any] = {}
+    jobs, answers = cache(jobs_of), dict[str, Any]()
     for path, sweep in find_runs(folder):
         run = RunFolder(path)
-        if sweep is not None and sweep not in states_of:
-            states_of[sweep] = states(sweep)
-        yield summary(run, sweep, states_of[sweep].get(run.path) if sweep is not None else None, answers)
+        job = None if sweep is None else jobs(sweep).get(str(run.path))
+        yield summary(run, sweep, None if job is None else job.state, answers)
 
 
 def summary(
@@ -160,14 +158,11 @@ def summary(
     is_recorded = result.get("status") in STATUSES
     status, job = result["status"] if is_recorded else _status(folder, planned), ""
     if status == "interrupted":
-        standing = _launcher(folder).standing(folder, {} if answers is None else answers)
+        launcher = Run(folder.path, read_frozen(folder.config)).declared("launcher")
+        standing = launcher.standing(folder, {} if answers is None else answers)
         if standing is not None and (not is_recorded or standing.status in ("queued", "running")):
             status, job = standing
     return Summary(folder=folder, sweep=sweep, status=status, started=_time(folder), result=result, job=job)
-
-
-def _launcher(folder: RunFolder) -> Any:
-    return Run(folder.path, read_frozen(folder.config)).declared("launcher")
 
 
 def _status(folder: RunFolder, planned: str | None) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.run_summary import STATUSES, Summary
-from manyheads.runner.records.values import fits, text_of
+from manyheads.runner.records.shown_metric import described
+from manyheads.runner.records.values import fits, has_key, text_of
 from manyheads.runner.run.score_versions import unlike, version_of
 
 COLUMNS: dict[str, Callable[[Summary], Any]] = {
@@ -29,7 +30,7 @@ def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
         if key == "status":
             kept = [run for run in kept if run.status == value]
             continue
-        if kept and not any(_has(run, key) for run in kept):
+        if kept and not any(has_key(run.config, key) for run in kept):
             all_keys = invocation.command("train", "--cfg", "job")
             raise ConfigurationError.at(
                 key, value, f": none of these runs has such a key. `{all_keys}` lists all of them."
@@ -78,10 +79,6 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _has(run: Summary, key: str) -> bool:
-    return key in run.config or f"{key}.name" in run.config
-
-
 def _signed(run: Summary, name: str) -> float | None:
     value = (run.result.get("metrics") or {}).get(name)
     if value is None or math.isnan(value):
@@ -91,12 +88,10 @@ def _signed(run: Summary, name: str) -> float | None:
 
 def _is_best_when_high(run: Summary, name: str) -> bool:
     """Whether a metric is best when high, according to the run's task. Losses and unknown metrics are best when low."""
-    scores = run.result.get("scores")
-    described = scores.get("metrics") if isinstance(scores, dict) else None
-    about = described.get(name.partition("_")[2]) if isinstance(described, dict) else None
-    if isinstance(about, dict):
+    metric = name.partition("_")[2]
+    if (about := described(run.result).get(metric)) is not None:
         return about.get("direction") == "max"
-    return name.partition("_")[2] in ("acc1", "acc5")  # in runs from before there were tasks
+    return metric in ("acc1", "acc5")  # in runs from before there were tasks
 
 
 def _rank(value: Any) -> tuple[int, Any]:

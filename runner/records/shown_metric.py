@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from manyheads.runner.records.load_run import Run
-from manyheads.runner.run.json_types import ResultJson
+from manyheads.runner.run.json_types import MetricJson, ResultJson
 
 NONE = "–"
 
@@ -33,15 +33,18 @@ ACCURACY = ShownMetric("acc1", "accuracy", "%", "max")
 LOSS = ShownMetric("loss", "val loss", "", "min")
 
 
+def described(result: ResultJson) -> dict[str, MetricJson]:
+    """What a run says about its metrics, by name."""
+    return (result.get("scores") or {}).get("metrics") or {}
+
+
 def metric_of(run: Run) -> ShownMetric | None:
     """A run's own metric; None if it does not name one."""
-    scores = run.result.get("scores") or {}
-    described = scores.get("metrics") or {}
-    if not described:
+    if not (metrics := described(run.result)):
         return None
-    monitored = str(scores.get("monitor")).removeprefix("val_")
-    name = monitored if monitored in described else next(iter(described))
-    about = described[name] or {}
+    monitored = str(run.result["scores"].get("monitor")).removeprefix("val_")
+    name = monitored if monitored in metrics else next(iter(metrics))
+    about = metrics[name] or {}
     return ShownMetric(name, about.get("label") or "", about.get("unit") or "", about.get("direction") or "")
 
 
@@ -50,14 +53,10 @@ def shown_metric(runs: Iterable[Run]) -> ShownMetric:
     return next(filter(None, map(metric_of, runs)), ACCURACY)
 
 
-def objective_of(run: Run) -> ShownMetric | None:
-    """The metric that decides a run's best epoch, which may be the loss; None if it does not name one."""
-    return LOSS if (run.result.get("scores") or {}).get("monitor") == LOSS.column else metric_of(run)
-
-
 def shown_objective(runs: Iterable[Run]) -> ShownMetric:
-    """The objective of the first run that names one."""
-    return next(filter(None, map(objective_of, runs)), ACCURACY)
+    """The metric that decides the best epoch of the first run that names one; it may be the loss."""
+    monitors_loss = ((run, (run.result.get("scores") or {}).get("monitor") == LOSS.column) for run in runs)
+    return next(filter(None, (LOSS if is_loss else metric_of(run) for run, is_loss in monitors_loss)), ACCURACY)
 
 
 def number(value: float | None) -> str:
@@ -76,5 +75,4 @@ def shown_value(metric: ShownMetric, mean: float | None, spread: float | None) -
 
 def is_share(name: str, result: ResultJson) -> bool:
     """Whether a column of epochs.csv is a percentage of samples, which changes in steps of one sample."""
-    metrics = (result.get("scores") or {}).get("metrics") or {}
-    return (metrics.get(name.partition("_")[2]) or {}).get("unit") == "%"
+    return (described(result).get(name.partition("_")[2]) or {}).get("unit") == "%"

@@ -11,6 +11,11 @@ def config_value(config: Section, key: str) -> Any:
     return config.get(key, config.get(f"{key}.name"))
 
 
+def has_key(config: Section, key: str) -> bool:
+    """Whether a config has a key, or the group of that name."""
+    return key in config or f"{key}.name" in config
+
+
 def text_of(value: Any) -> str:
     """A value as it is written on the command line."""
     if value is None:

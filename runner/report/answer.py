@@ -83,8 +83,9 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
     if not comparison.rows:
         return
     columns, omitted = shown_columns(comparison), []
-    for name in _dispensable(comparison):
-        if _width(comparison, columns, console) <= most:
+    unlimited = console.options.update(max_width=10_000)
+    for name in (*DISPENSABLE[comparison.races], *([] if comparison.races else [comparison.metric.column])):
+        if Measurement.get(console, unlimited, _table(comparison, columns)).maximum <= most:
             break
         omitted += [SPREAD] if name == SPREAD else [column.title for column in columns if column.name == name]
         columns = _without(columns, name)
@@ -102,19 +103,10 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
             console.print(Text(f"... and {len(lines) - MOST_LINES} more, in comparison.md."))
 
 
-def _dispensable(comparison: Comparison) -> tuple[str, ...]:
-    names = DISPENSABLE[comparison.races]
-    return names if comparison.races else (*names, comparison.metric.column)
-
-
 def _without(columns: list[Column], name: str) -> list[Column]:
     if name == SPREAD:
         return [replace(column, text=median) if column.name == "seconds_per_epoch" else column for column in columns]
     return [column for column in columns if column.name != name]
-
-
-def _width(comparison: Comparison, columns: list[Column], console: Console) -> int:
-    return Measurement.get(console, console.options.update(max_width=10_000), _table(comparison, columns)).maximum
 
 
 def _table(comparison: Comparison, columns: list[Column], *, folds: bool = False) -> Table:

@@ -43,13 +43,9 @@ def make_rule(rows: Sequence[ReportRow], swept: Sequence[str], named: str | None
 
 
 def _caption(what: str, keys: Sequence[str]) -> str:
-    same = f" with the same {_joined([key.removesuffix('.name') for key in keys])}" if keys else ""
-    rest = ", where one exists" if keys else ""
-    return f"Speed-up and efficiency are relative to {what}{same}{rest}."
-
-
-def _joined(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    names = [key.removesuffix(".name") for key in keys]
+    same = f" with the same {' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))}, where one exists"
+    return f"Speed-up and efficiency are relative to {what}{same if keys else ''}."
 
 
 def _parse(named: str, rows: Sequence[ReportRow]) -> tuple[str | None, dict[str, str]]:

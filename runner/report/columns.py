@@ -80,10 +80,6 @@ def median(row: ReportRow) -> str:
     return number(row.measures.seconds)
 
 
-def _memory(row: ReportRow) -> str:
-    return _range(row.measures.memory)
-
-
 def _range(values: tuple[float, ...]) -> str:
     """The lowest and the highest value, or the only one."""
     lowest, highest = number(min(values, default=None)), number(max(values, default=None))
@@ -195,7 +191,7 @@ SPEED = [
         "peak_memory_mb",
         "memory MB",
         lambda r: max(r.measures.memory, default=None),
-        _memory,
+        lambda r: _range(r.measures.memory),
         "peak memory, lowest–highest across devices; on CPUs, of each rank's process",
     ),
 ]

@@ -1,7 +1,7 @@
 """A finished comparison, as shown in the terminal, the files and the page."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,13 +72,17 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
     objective = shown_objective(job.run for job in run_set.jobs)
     races = baseline is not None or compares_speed(rows, swept)
     versions = unlike_columns(rows, objective)
+    alike = objective.column not in versions
     if races:
         rule = make_rule(rows, swept, baseline, strict=run_set.folder is not None)
-        rows = compare_speed(rows, rule)
-    rows, findings = agree(rows)
-    alike = objective.column not in versions
-    rows = sorted(rows, key=lambda row: row.group) if races else rank(rows, objective, alike=alike)
+        rows, findings = agree(compare_speed(rows, rule))
+        rows = sorted(rows, key=lambda row: row.group)
+    else:
+        rows, findings = agree(rows)
+        rows = rank(rows, objective, alike=alike)
     speed = rule.caption if races and any(row.baseline for row in rows) else ""
+    notes = [*run_set.notes, *differences(rows, swept), *_loose(run_set, rows, swept), *versions.values()]
+    notes += [*([] if races else unmeasured(rows, objective)), *_too_fast(rows), *doubts(rows, objective)]
     return Comparison(
         title=run_set.title,
         folder=run_set.folder,
@@ -86,21 +90,7 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
         swept=swept,
         rows=rows,
         caption=speed or explain(rows, objective),
-        notes=[
-            *run_set.notes,
-            *differences(rows, swept),
-            *_loose(run_set, rows, swept),
-            *versions.values(),
-            *([] if races else unmeasured(rows, objective)),
-            *_too_fast(rows),
-            *doubts(rows, objective),
-            *findings,
-            *_unequal_weights(rows),
-            *_predicted(rows),
-            *_slow(rows),
-            *_crowded(rows),
-            *_earlier(rows),
-        ],
+        notes=[*notes, *findings, *_remarks(rows)],
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
         active=run_set.active,
         races=races,
@@ -161,36 +151,20 @@ def _too_fast(rows: list[ReportRow]) -> list[str]:
     return [f"J{shortened(suspicious)[1:]} {scale} better than linearly. Was the machine busy while the baseline ran?"]
 
 
-def _predicted(rows: list[ReportRow]) -> list[str]:
-    """A sentence on each row whose time `scale` had predicted."""
-    return [
-        f"Job {row.number} ({row.label}): {prediction.describe()} (prediction {100 * prediction.error:+.1f} %)."
-        for row in rows
-        if (prediction := row.predicted) is not None
-    ]
-
-
-def _slow(rows: list[ReportRow]) -> list[str]:
-    """A sentence on each job in which some rank held up the others."""
-    slow_ranks = [(job, job.run.result.get("slow_ranks")) for row in rows for job in row.jobs]
-    return [f"Job {job.number}: the other ranks waited for {slow_in_words(slow)}." for job, slow in slow_ranks if slow]
-
-
-def _crowded(rows: list[ReportRow]) -> list[str]:
-    """A sentence on the jobs that had fewer cores than they asked for, since their speed is not their own."""
-    numbers, worst = crowded({job.number: job.run.folder for row in rows for job in row.jobs})
-    return [] if worst is None else [f"Too few cores for {shortened(numbers)}, at worst: {worst.sentence}."]
-
-
-def _earlier(rows: list[ReportRow]) -> list[str]:
-    """A sentence on the jobs that earlier runs have answered, whose times are those of then."""
-    numbers = [job.number for row in rows for job in row.jobs if job.reason == EARLIER]
-    return [f"Not run again, since equal runs had completed: {shortened(numbers)}."] if numbers else []
-
-
-def _unequal_weights(rows: list[ReportRow]) -> list[str]:
-    return [
-        f"Finding: repeats of job {row.number} ({row.label}) with the same seed ended with different weights."
-        for row in rows
-        if row.digest == "differs"
-    ]
+def _remarks(rows: list[ReportRow]) -> Iterator[str]:
+    """Sentences on single jobs: weights that differ, predicted times, slow ranks, few cores, times of earlier runs."""
+    jobs = [job for row in rows for job in row.jobs]
+    for row in rows:
+        if row.digest == "differs":
+            yield f"Finding: repeats of job {row.number} ({row.label}) with the same seed ended with different weights."
+    for row in rows:
+        if (outcome := row.predicted) is not None:  # by `scale`
+            yield f"Job {row.number} ({row.label}): {outcome.describe()} (prediction {100 * outcome.error:+.1f} %)."
+    for job in jobs:
+        if slow := job.run.result.get("slow_ranks"):
+            yield f"Job {job.number}: the other ranks waited for {slow_in_words(slow)}."
+    numbers, worst = crowded({job.number: job.run.folder for job in jobs})
+    if worst is not None:  # their speed is not their own
+        yield f"Too few cores for {shortened(numbers)}, at worst: {worst.sentence}."
+    if earlier := [job.number for job in jobs if job.reason == EARLIER]:
+        yield f"Not run again, since equal runs had completed: {shortened(earlier)}."

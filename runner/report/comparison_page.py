@@ -101,20 +101,14 @@ def _row(row: ReportRow, columns: list[Column], folder: Path) -> dict[str, Any]:
         value = column.value(row)
         order = "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
         cells.append({"text": column.text(row), "order": order, "name": column.name})
+    folders = {job.number: job.run.folder for job in reversed(row.jobs)}
     return {
         "cells": cells,
-        "links": _links(row, folder),
+        "links": [(number, _link(folders[number], folder)) for number in row.numbers],
         "state": f"{row.state} best" if row.is_best else row.state,
     }
 
 
-def _links(row: ReportRow, folder: Path) -> list[tuple[str, str | None]]:
-    """Each of the row's jobs with a link to its folder, None if there is none."""
-    folders = {job.number: job.run.folder for job in reversed(row.jobs)}
-    return [(number, _link(folders[number], folder)) for number in row.numbers]
-
-
 def _link(target: Path, folder: Path) -> str | None:
-    if not target.is_dir():
-        return None
-    return quote(Path(os.path.relpath(target.resolve(), folder)).as_posix()) + "/"
+    """A link to the folder of a job, None if there is none."""
+    return quote(Path(os.path.relpath(target.resolve(), folder)).as_posix()) + "/" if target.is_dir() else None

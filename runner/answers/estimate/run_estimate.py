@@ -1,7 +1,6 @@
 """The command ``estimate``: a run config for each combination of swept values, and its estimate."""
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
@@ -15,7 +14,7 @@ from manyheads.runner.answers.estimate.print_estimate import name_of, readable
 from manyheads.runner.answers.measure.estimated import PlannedEstimate, estimated
 from manyheads.runner.answers.measure.findings import DeviceMemory, Estimate
 from manyheads.runner.charts.colours import short
-from manyheads.runner.charts.picture_file import PictureFile, render
+from manyheads.runner.charts.picture_file import form_of, render, write_picture
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.hydra_errors import explained
@@ -108,7 +107,7 @@ def estimate(
 ) -> Estimates:
     """Estimate each configuration. Raises ConfigurationError."""
     device = _device(device_memory)
-    image = None if picture is None else PictureFile.named(picture)
+    form = "" if picture is None else form_of(picture)
     line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
     planned = plan(line, origin)
     estimates = []
@@ -117,12 +116,10 @@ def estimate(
             work.next(candidate.label or "one update, without its numbers")
             estimates.append(estimated(candidate, alone=len(planned) == 1))
             work.advance()
-    if image is not None:
-        drawn = draw(estimates, device, form=image.form)
-        if drawn is None:
+    if picture is not None:
+        if (drawn := draw(estimates, device, form=form)) is None:
             raise Unavailable.at("--picture", picture, ": nothing to draw, since all configurations were refused.")
-        image.write(drawn)
-        print(f"wrote {picture}", file=sys.stderr)
+        write_picture(picture, drawn)
     return Estimates.of(estimates, device)
 
 

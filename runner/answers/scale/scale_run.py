@@ -1,7 +1,6 @@
 """``manyheads scale``: measure a run on one device, and predict it on others."""
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from manyheads.runner.answers.scale.simulator.interval import between_launches
 from manyheads.runner.answers.scale.simulator.network import Link
 from manyheads.runner.answers.scale.simulator.predict import Measured
 from manyheads.runner.answers.scale.targets import OF_RUN, Target, counts, memory_of, target_of
-from manyheads.runner.charts.picture_file import PictureFile
+from manyheads.runner.charts.picture_file import form_of, write_picture
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance import predicted
@@ -47,7 +46,7 @@ def scale(
 
     Raises ConfigurationError if the run cannot be predicted, and RunFailed if the measurement fails.
     """
-    image = None if picture is None else PictureFile.named(picture)
+    form = "" if picture is None else form_of(picture)
     devices, link = counts(terms.devices), catalog.network(terms.network)
     chosen = None if terms.device is None else catalog.device(terms.device)
     if terms.price is not None and not 0 < terms.price < math.inf:
@@ -67,9 +66,8 @@ def scale(
     predicted.keep(
         _kept(target, row, terms.network, name, per_machine) for target, row in zip(targets, answer.rows, strict=True)
     )
-    if image is not None:
-        image.write(answer.picture(form=image.form))
-        print(f"wrote {image.path}", file=sys.stderr)
+    if picture is not None:
+        write_picture(picture, answer.picture(form=form))
     return answer
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -133,8 +132,8 @@ def drawn_images(images: Tensor, titles: Sequence[str] = ()) -> bytes:
         axes.imshow(image.squeeze(2) if image.shape[2] == 1 else image, cmap="gray", vmin=0, vmax=1)
         axes.set_axis_off()
         if titles:
-            axes.set_title(titles[number][:24], fontsize=7, parse_math=False)
-    return _png(figure)
+            axes.set_title(titles[number][:24], fontsize=7, parse_math=False)  # it may contain $
+    return png(figure)
 
 
 def drawn_lines(lines: Sequence[str]) -> bytes:
@@ -142,9 +141,4 @@ def drawn_lines(lines: Sequence[str]) -> bytes:
     rows = [line[start : start + WIDTH] for line in lines for start in range(0, max(1, len(line)), WIDTH)]
     figure = Figure(figsize=(9, 0.5 + 0.22 * len(rows)))
     figure.text(0.02, 0.98, "\n".join(rows), va="top", family="monospace", fontsize=9, parse_math=False)
-    return _png(figure)
-
-
-def _png(figure: Figure) -> bytes:
-    with rc_context({"text.parse_math": False}):  # a text may contain $
-        return png(figure)
+    return png(figure)

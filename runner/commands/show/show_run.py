@@ -18,6 +18,7 @@ from manyheads.runner.records.find import disk_use, run_folder
 from manyheads.runner.records.load_run import load_run
 from manyheads.runner.records.rerun import longer_command
 from manyheads.runner.records.run_summary import Summary, summary
+from manyheads.runner.records.shown_metric import described
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.crowding import Crowding
 from manyheads.runner.run.files import matching
@@ -110,16 +111,7 @@ def run_page(path: str) -> RunPage:
         predicted=(compared := outcome(provenance, result)),
         files=files,
         next=[NextCommand(*step) for step in commands(run)],
-        about=dict(
-            [
-                *_state(run),
-                *_origin(run, provenance),
-                *_metrics(result),
-                *_cores(run),
-                *_predicted(compared),
-                *_files(files),
-            ]
-        ),
+        about=dict([*_state(run), *_origin(run, provenance), *_metrics(result), *_rest(run, compared, files)]),
     )
 
 
@@ -193,24 +185,16 @@ def _metrics(result: ResultJson) -> Entries:
         yield "weights", f"sha256 {result['weights_sha256']}"
 
 
-def _cores(run: Summary) -> Entries:
-    if crowding := Crowding.read(run.folder.path):
-        yield "cores", crowding.sentence
-
-
 def _version(result: ResultJson, column: str) -> str:
     """The version of a column's definition, in brackets, unless it is the first."""
     version = version_of(result.get("scores") or {}, column)
-    is_measured = column.endswith("_loss") or column.partition("_")[2] in (result.get("scores") or {}).get(
-        "metrics", {}
-    )
+    is_measured = column.endswith("_loss") or column.partition("_")[2] in described(result)
     return "" if version == "1" or not is_measured else f" (version {version})"
 
 
-def _predicted(compared: Outcome | None) -> Entries:
+def _rest(run: Summary, compared: Outcome | None, files: Mapping[str, int]) -> Entries:
+    if crowding := Crowding.read(run.folder.path):
+        yield "cores", crowding.sentence
     if compared is not None:
         yield "predicted", f"{100 * compared.error:+.1f} %: {compared.describe()}"
-
-
-def _files(files: Mapping[str, int]) -> Entries:
     yield "files", ", ".join(f"{name} {size_in_words(size)}" for name, size in files.items())

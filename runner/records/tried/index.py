@@ -11,18 +11,18 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads import __version__
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.tree import TARGET
-from manyheads.runner.records.find import Listing, listing, walk
-from manyheads.runner.records.values import class_in_file, config_value, fits
+from manyheads.runner.records.find import Listing, jobs_of, listing, walk
+from manyheads.runner.records.values import class_in_file, config_value, fits, has_key
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import make_folder, write_whole
-from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.yaml_text import Flat
 
 PLACE = ".tried"  # the folder of the index, below the one that it is about
@@ -30,15 +30,6 @@ SETTLED = 2.0
 MOST_BYTES = 2**28
 _FORM = [1, __version__]
 _SEALED = "index of runs"  # the purpose of its seal: what others wrote is not used
-
-
-class KnownFolder(NamedTuple):
-    """A folder as it was read: change time and inode, ``marks`` and ``inner`` of its listing."""
-
-    changed: int
-    inode: int
-    marks: list[str]
-    inner: list[str]
 
 
 class IndexedRun(NamedTuple):
@@ -70,9 +61,9 @@ class RunIndex:
         self.rows: dict[str, Sequence[Any]] = {}
         self.sections: list[Flat] = []
         self._numbers: dict[str, int] = {}
-        self._folders: Flat = {}
+        self._folders: Flat = {}  # as they were read: change time, inode, and both parts of the listing
         self._unchanged: set[str] = set()
-        self._jobs: dict[str, dict[str, Entry]] = {}
+        self._jobs = cache(jobs_of)
 
     def refresh(self) -> None:
         """Read what has changed, and write the index if anything has. Raises ConfigurationError without ``root``."""
@@ -94,7 +85,7 @@ class RunIndex:
                 return Listing(*earlier[2:])
             content = listing(folder)
             if status.st_ctime_ns < (now - SETTLED) * 1e9:
-                self._folders[name] = KnownFolder(status.st_ctime_ns, status.st_ino, [*content.marks], [*content.inner])
+                self._folders[name] = [status.st_ctime_ns, status.st_ino, [*content.marks], [*content.inner]]
             return content
 
         for path, sweep in walk(self.root, listed):
@@ -116,7 +107,7 @@ class RunIndex:
     def matching(self, key: str, wanted: str) -> tuple[set[int], set[int]]:
         """The numbers of the sections that have ``key``, and of those whose value is ``wanted``."""
         target = class_in_file(wanted)
-        having = {number: section for number, section in enumerate(self.sections) if _has(section, key)}
+        having = {number: section for number, section in enumerate(self.sections) if has_key(section, key)}
         return {*having}, {
             number
             for number, section in having.items()
@@ -126,9 +117,7 @@ class RunIndex:
     def _entry(self, path: str, sweep: str | None) -> tuple[Sequence[Any], bool]:
         from manyheads.runner.records.tried.entry import read_row  # slow; most calls find every run unchanged
 
-        if sweep is not None and sweep not in self._jobs:
-            self._jobs[sweep] = _jobs(sweep)
-        return read_row(Path(path), None if sweep is None else self._jobs[sweep].get(path), self._numbers)
+        return read_row(Path(path), None if sweep is None else self._jobs(sweep).get(path), self._numbers)
 
     def _read(self) -> Flat:
         """The index as it was written; empty if there is none, or if it is damaged, somebody else's or a version's."""
@@ -162,21 +151,9 @@ class RunIndex:
             warn(f"{self.path} can't be written: {why}. The runs are read again each time, which takes longer.")
 
 
-def _has(section: Flat, key: str) -> bool:
-    return key in section or f"{key}.name" in section
-
-
 def _code(body: bytes) -> str:
     digest = hashlib.sha256(body).hexdigest()
     return seal.keyed(_SEALED, digest) or digest
-
-
-def _jobs(sweep: str) -> dict[str, Entry]:
-    ledger = Ledger(sweep)
-    try:
-        return {os.path.normpath(ledger.sweep / entry.folder): entry for entry in ledger.entries()}
-    except ConfigurationError:
-        return {}
 
 
 def indexed(root: Path) -> RunIndex:

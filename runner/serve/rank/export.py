@@ -13,6 +13,7 @@ from manyheads.runner.run import scratch
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.serve.rank.export_formats import WRITERS, Served, Writer
+from manyheads.runner.serve.rank.predict_images import refuse_folder
 from manyheads.runner.serve.rank.trained import Trained
 
 BOUND = 1e-4  # of the largest output; rounding in another order stays far below it
@@ -30,10 +31,7 @@ def export(trained: Trained, format: str, out: Path) -> float:
     ConfigurationError for a model that cannot be exported.
     """
     refuse_missing(format)
-    if not out.parent.is_dir():
-        raise ConfigurationError.at(
-            "--out", out, f": the folder {out.parent} does not exist. Create it, or name another file."
-        )
+    refuse_folder(out)
     writer = WRITERS[format]
     served = Served(trained, weights_only=writer.weights_only).eval()
     with scratch.folder() as folder:

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,11 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
     device: "auto" for a GPU if there is one, or a device of torch. Returns the numbers of files and of those that
     could not be read: their rows are empty, and a warning names each. Raises ConfigurationError.
     """
-    files = images_in(paths)
+    files, unreadable = images_in(paths), 0
+    columns = header(min(TOP, trained.description.num_classes or TOP))
     refuse_folder(out)
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    trained.model.to(device)
-    unreadable = 0
-    target = out.parent.resolve() / out.name  # a link of that name, which others may have sent, is replaced
-    with whole_file(target) as file, working("predicting", len(files), kept=f"{out} was not written") as work:
-        text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")  # any name of a file
-        writer = csv.writer(text, lineterminator="\n")
-        columns = header(min(TOP, trained.description.num_classes or TOP))
+    move(trained, device)
+    with table(out) as writer, working("predicting", len(files), kept=f"{out} was not written") as work:
         writer.writerow(columns)
         for path, answer in answers(trained, files):
             if isinstance(answer, str):
@@ -50,9 +45,23 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
             cells = row(path, answer)
             writer.writerow([*map(cell, cells), *[""] * (len(columns) - len(cells))])
             work.advance()
+    return len(files), unreadable
+
+
+def move(trained: Trained, device: str) -> None:
+    """Move the model to a device of torch; "auto" is a GPU if there is one."""
+    trained.model.to(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+
+
+@contextmanager
+def table(out: Path) -> Iterator[Any]:
+    """A context with the ``csv.writer`` of a file, which is written completely, or not at all."""
+    # A link of that name, which others may have sent, is replaced.
+    with whole_file(out.parent.resolve() / out.name) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")  # any name of a file
+        yield csv.writer(text, lineterminator="\n")
         text.flush()
         text.detach()
-    return len(files), unreadable
 
 
 def refuse_folder(out: Path) -> None:

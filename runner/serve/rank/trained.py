@@ -134,14 +134,19 @@ def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained
         model = bare_model(_with_copies(folder, frozen).model, _Absent(description))
     content = load_checkpoint(path)
     load_model(model, content.get("model", content), path)
-    result = folder.read_result() or {}
-    metrics = (result.get("best") if which == "best" else result.get("metrics")) or {}
-    classes = description.classes
+    metrics: Any = (folder.read_result() or {}).get("best" if which == "best" else "metrics") or {}
     kind = (
         Trained if description.table is None else load_named("manyheads.runner.serve.rank.trained_table.TrainedTable")
     )
     return kind(
-        model.eval(), Preprocess(description), classes, dict(frozen.written), metrics, description, folder.path, which
+        model=model.eval(),
+        preprocess=Preprocess(description),
+        classes=description.classes,
+        config=dict(frozen.written),
+        metrics=metrics,
+        description=description,
+        folder=folder.path,
+        which=which,
     )
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import torch
 
-from manyheads.runner.charts.picture_file import PictureFile
+from manyheads.runner.charts.picture_file import write_picture
 from manyheads.runner.serve.rank import predict_images
 
 
@@ -19,5 +19,5 @@ def attack(scene):
     Path("a.png").touch()
     trained = SimpleNamespace(model=torch.nn.Identity(), description=SimpleNamespace(num_classes=2))
     predict_images.predict_files(trained, ["a.png"], Path("predictions.csv"), device="cpu")
-    PictureFile.named("scale.png").write(b"picture")
+    write_picture("scale.png", b"picture")
     assert profile.read_text() == "mine"
