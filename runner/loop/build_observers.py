@@ -50,6 +50,8 @@ def build_observers(trainer: TrainerSection, update: Update, loaders: Loaders, r
     observers.append(Breakdown.of(update))
     if parallel.world_size > 1:  # no other waits for a single rank
         observers.append(load(f"{OBSERVERS}.rank_times.RankTimes").of(parallel, reporter.display.say))
+    if getattr(parallel, "sharding", None) is not None:
+        observers.append(load(f"{OBSERVERS}.shard_uses.ShardUses")(update))
     return [*observers, HeldMemory(update), Garbage()]
 
 

@@ -63,6 +63,18 @@ def test_an_evaluation_ends(checked, ranks, stages, missing):
     assert messages > 0
 
 
+@pytest.mark.parametrize(("ranks", "stages"), SIZES)
+def test_an_evaluation_of_a_single_sample_has_as_many_pieces(checked, tmp_path, ranks, stages):
+    """Else pipelines that share sharded weights would gather them in different numbers, and wait for ever."""
+
+    def messages(rows: int) -> int:
+        for calls in tmp_path.iterdir():
+            calls.unlink()
+        return checked(ranks, lambda rank: pipeline(rank, ranks, stages, rows=1).evaluate(torch.ones(rows, WIDTH)))
+
+    assert messages(1) == messages(ranks)
+
+
 class Step:
     """Forward and backward passes of micro-batches, whose loss is a sum."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyheads.runner.parallel.rank.model_parallel.flow import Flow
 from manyheads.runner.parallel.rank.model_parallel.stages import Stages, StageWindow
-from manyheads.runner.parallel.rank.structure import chunks, joined
+from manyheads.runner.parallel.rank.structure import chunks, joined, padded, rows_of, trimmed
 
 
 class Turn(NamedTuple):
@@ -45,15 +45,18 @@ class PipelinedForward:
     def __call__(self, inputs: Any) -> Any:
         """The outputs for a batch on the last stage's rank, None elsewhere.
 
-        The batch is split into as many pieces as there are ranks, so that they work at the same time.
+        The batch is split into as many pieces as there are ranks, so that they work at the same time. A smaller batch
+        is padded: pipelines that share sharded weights gather them once for each piece, and so need equally many.
         """
-        pieces = chunks(inputs, len(self._ranks))
+        count = rows_of(inputs)
+        rows = max(count, len(self._ranks))
+        pieces = chunks(padded(inputs, rows), len(self._ranks))
         flows = [self._flow_of(piece) for piece in pieces]
         outputs: list[Any] = []
         received: Tensor | None = None
         for slot in range(len(self._stages.windows) + len(pieces) - 1):
             sent = None
-            if turn := self._turn(slot, len(pieces)):
+            if turn := self._turn(slot):
                 window, flow = turn.window, flows[turn.piece]
                 output = self._stages.run(
                     window, pieces[turn.piece] if window.begin is None else flow.given, flow, received
@@ -62,15 +65,15 @@ class PipelinedForward:
                     outputs.append(output)
                 else:
                     sent = output.to(self._carried(window.end, flow).dtype).contiguous()
-            coming = self._turn(slot + 1, len(pieces))
+            coming = self._turn(slot + 1)
             received = self._exchange(sent, None if coming is None else self._empty(coming.window, flows[coming.piece]))
-        return joined(outputs) if outputs else None
+        return trimmed(joined(outputs), rows, count) if outputs else None
 
-    def _turn(self, slot: int, pieces: int) -> Turn | None:
-        """What this rank does in a slot; None for nothing. It has one turn at most: pieces are no more than ranks."""
+    def _turn(self, slot: int) -> Turn | None:
+        """What this rank does in a slot; None for nothing. It has one turn at most, with as many pieces as ranks."""
         mine = self._stages.mine
         number, piece = divmod(slot - mine[0], len(self._ranks))
-        return Turn(self._stages.windows[mine[number]], piece) if 0 <= number < len(mine) and piece < pieces else None
+        return Turn(self._stages.windows[mine[number]], piece) if 0 <= number < len(mine) else None
 
     def _empty(self, window: StageWindow, flow: Flow) -> Tensor | None:
         """The memory for what a stage receives; None for the first one."""

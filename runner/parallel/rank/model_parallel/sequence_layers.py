@@ -13,8 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads.runner.parallel.rank.model_parallel.entrance import Entrance
-from manyheads.runner.parallel.rank.model_parallel.tensor_layers import SplitAttention, exchange, lowered
+from manyheads.runner.parallel.rank.model_parallel.tensor_layers import Entrance, SplitAttention, exchange, lowered
 
 
 def gathered(piece: Tensor, group: Any) -> Tensor:

@@ -7,11 +7,11 @@ from typing import Any
 from torch import nn
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.parallel.rank.model_parallel.entrance import Entrance
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut
 from manyheads.runner.parallel.rank.model_parallel.tensor_layers import (
     ColumnConv2d,
     ColumnLinear,
+    Entrance,
     RowConv2d,
     RowLinear,
     SplitAttention,
