@@ -3,11 +3,11 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from manyheads.runner.config.command_line import CommandLine, typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folder, new_folder
@@ -53,8 +53,7 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None, **flag
 
 
 def _with_flags(line: CommandLine, flags: Mapping[str, Term]) -> Result:
-    ended = call("train", *as_flags(flags), *line.arguments)
-    if ended.code:
+    if (ended := call("train", *as_flags(flags), *line.arguments)).code:
         raise ended.error(Failure.from_json(ended.result.get("error")))
     return Result.of(ended.result["folder"])
 
@@ -63,8 +62,7 @@ def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:
     """The command line with these overrides. Raises ConfigurationError if they are a string instead of a list."""
     if isinstance(overrides, str):
         raise ConfigurationError(f'{overrides!r} is a string. Allowed: a list of overrides, such as ["{overrides}"].')
-    typed = (*map(str, overrides), *(() if conf is None else ("--config-dir", str(conf))))
-    return CommandLine(typed)
+    return CommandLine((*map(str, overrides), *(() if conf is None else ("--config-dir", str(conf)))))
 
 
 def as_flags(terms: Mapping[str, Term]) -> list[str]:
@@ -95,32 +93,19 @@ class Row:
     folder: Path
 
 
-class Sweep(Sequence[Row]):
+class Sweep(list[Row]):
     """The jobs of a sweep in order, including those that failed or were skipped. ``folder``: the sweep's folder."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder).resolve()
         ledger = Ledger(self.folder)
-        self._rows = [self._row(entry) for entry in (ledger.entries() if ledger.exists() else ())]
+        super().__init__(map(self._row, ledger.entries() if ledger.exists() else ()))
 
     def _row(self, entry: Any) -> Row:
         folder = RunFolder(self.folder / entry.folder)
-        values = typed_values(entry.overrides)
         metrics = (folder.read_result() or {}).get("metrics") or {}
+        values = typed_values(entry.overrides)
         return Row(entry.job, values, entry.state, entry.reason or "", metrics, folder.path)
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        return self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows)
 
     def __repr__(self) -> str:
         return f"<sweep of {counted(len(self), 'job')} in {self.folder}>"

@@ -360,8 +360,7 @@ def filled(text: str, stream: TextIO | None = None) -> str:
 
 def printable(value: object) -> str:
     """A value, such as a name, safe to print in a line: line breaks, control and reordering characters are escaped."""
-    text = str(value)
-    if text.isprintable():
+    if (text := str(value)).isprintable():
         return text
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 

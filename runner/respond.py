@@ -60,7 +60,10 @@ def respond(command: str, call: Callable[[], Answer | None], *, as_json: bool = 
         if end.error is not None and not end.shown:
             _print(end.error)
         return end.code
-    reply = _as_json(Reply(__version__, command, int(end.code), end.answer, end.error))
+    from manyheads.runner.run.json_schema import to_json
+
+    content = to_json(Reply(__version__, command, int(end.code), end.answer, end.error))
+    reply = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if reply_file is not None:
         Path(reply_file).write_text(reply, encoding="utf-8")
     if out is not None:
@@ -92,12 +95,6 @@ def _without_output(lost: OSError, answer: Answer | None) -> End:
     """The end of a command whose output is lost. If the reader is gone, nothing is printed about it."""
     problem = Problem(Code.DISK, f"{NO_OUTPUT}: {lost.strerror}")
     return End(ExitCode.FAILED, answer, problem, shown=isinstance(lost, BrokenPipeError))
-
-
-def _as_json(reply: Reply) -> str:
-    from manyheads.runner.run.json_schema import to_json
-
-    return json.dumps(to_json(reply), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _ended(call: Callable[[], Answer | None], *, show: bool) -> End:

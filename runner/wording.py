@@ -86,8 +86,7 @@ def duration(seconds: float | None) -> str:
     """A duration in words, such as ``12 s``, ``3:05 min`` or ``2:03:05 h``; empty for None."""
     if seconds is None:
         return ""
-    rounded = round(seconds)
-    if rounded < 60:
+    if (rounded := round(seconds)) < 60:
         return f"{rounded} s"
     if rounded < 3600:
         return f"{rounded // 60}:{rounded % 60:02} min"

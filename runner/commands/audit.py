@@ -12,8 +12,11 @@ HELP = "prove that a run took each sample exactly once per epoch, and that no va
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
-    about = "check the run's records only, without reading data, so samples in several splits are not found"
-    parser.add_argument("--records", action="store_true", help=about)
+    parser.add_argument(
+        "--records",
+        action="store_true",
+        help="check the run's records only, without reading data, so samples in several splits are not found",
+    )
 
 
 def run(arguments: argparse.Namespace) -> Audit:

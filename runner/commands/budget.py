@@ -78,8 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> BudgetReport:
     """Read the budget that counts for runs started here. Raises ConfigurationError."""
-    budget = budget_file(Path.cwd() / OUTPUTS)
-    if budget is None:
+    if (budget := budget_file(Path.cwd() / OUTPUTS)) is None:
         return BudgetReport(None, False, [], [])
     limits, sessions = SpendingLimits.read(budget), SpendingLedger(budget).sessions()
     used = uses(limits, sessions)
@@ -91,8 +90,8 @@ def _by_run(sessions: list[SpentSession]) -> list[RunSpending]:
     grouped: dict[str, list[SpentSession]] = {}
     for session in sessions:
         grouped.setdefault(session.run, []).append(session)
-    runs = [
+    runs = (
         RunSpending(name, sum(one.device_seconds for one in some), some[-1].devices, some[-1].kind, len(some))
         for name, some in grouped.items()
-    ]
+    )
     return sorted(runs, key=lambda run: -run.device_seconds)

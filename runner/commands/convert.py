@@ -41,8 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Converted:
     """Write the checkpoint in the other format. Raises ConfigurationError."""
-    source = Path(arguments.checkpoint)
-    if not source.exists():
+    if not (source := Path(arguments.checkpoint)).exists():
         raise ConfigurationError(f"the checkpoint {printable(source)} does not exist.")
     with working("converting", kept="no checkpoint was written"):
         from manyheads.runner.checkpoint.rank.convert_checkpoint import convert

@@ -10,11 +10,15 @@ HELP = "predict what each rank would hold and send, without needing the devices 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = "as for train; several values, as in parallel=fsdp,tensor, give a row each"
-    parser.add_argument("overrides", nargs="*", help=about)
+    parser.add_argument(
+        "overrides", nargs="*", help="as for train; several values, as in parallel=fsdp,tensor, give a row each"
+    )
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
-    memory = "memory of each rank's device, such as 80GB; by default that of this machine's GPUs"
-    parser.add_argument("--device-memory", metavar="SIZE", help=memory)
+    parser.add_argument(
+        "--device-memory",
+        metavar="SIZE",
+        help="memory of each rank's device, such as 80GB; by default that of this machine's GPUs",
+    )
     parser.add_argument("--picture", metavar="FILE", help="draw the estimate into a file that ends in .png or .svg")
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.launch import launch, prepare
@@ -68,7 +67,8 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     except (RunFailed, Interrupted) as reason:
         reason.answer = result_if_any(folder.path)
         raise
-    _note(folder, {"of": str(past.folder.path), "weights": which, "overrides": typed})
+    evaluation = {"of": str(past.folder.path), "weights": which, "overrides": typed}
+    folder.write_json(folder.result, {**(folder.read_result() or {}), "evaluation": evaluation})
     return Result.of(folder.path)
 
 
@@ -78,7 +78,3 @@ def _start(config: Section, weights: Path) -> list[str]:
     if "drop_last" in config["data"]:  # otherwise a training split smaller than a batch would be refused
         start.append("data.drop_last=false")
     return [*start, "checkpoint.strict=true"]
-
-
-def _note(folder: RunFolder, evaluation: dict[str, Any]) -> None:
-    folder.write_json(folder.result, {**(folder.read_result() or {}), "evaluation": evaluation})

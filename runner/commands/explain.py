@@ -13,8 +13,12 @@ HELP = "measure what limits the speed of a run: loading data, computing, communi
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = "as for train; or the folder of a run, and changes to its config"
-    parser.add_argument("overrides", nargs="*", metavar="run or overrides", help=about)
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="run or overrides",
+        help="as for train; or the folder of a run, and changes to its config",
+    )
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument("--picture", metavar="FILE", help="draw the times into a file that ends in .png or .svg")
 

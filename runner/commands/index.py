@@ -47,10 +47,14 @@ class Indexed(Answer):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = "the folder of the shards, *.tar, *.parquet or *.bin, or its address, s3://bucket/prefix"
-    parser.add_argument("folder", help=about)
-    about = "read all tar shards, and compare every sample with its checksum whenever it is read"
-    parser.add_argument("--contents", action="store_true", help=about)
+    parser.add_argument(
+        "folder", help="the folder of the shards, *.tar, *.parquet or *.bin, or its address, s3://bucket/prefix"
+    )
+    parser.add_argument(
+        "--contents",
+        action="store_true",
+        help="read all tar shards, and compare every sample with its checksum whenever it is read",
+    )
 
 
 def run(arguments: argparse.Namespace) -> Indexed:
@@ -84,8 +88,7 @@ def own_reading() -> Reading:
 
 
 def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> ShardIndex:
-    kind = kind_of(names, root)
-    if kind is TAR:
+    if (kind := kind_of(names, root)) is TAR:
         return table.build(root, list_shards(root), work.advance, contents=contents)
     shards = [name for name in names if name.endswith(kind.suffixes)]
     return index_blocks(root, shards, kind, work.advance)

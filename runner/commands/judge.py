@@ -21,20 +21,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--code", metavar="REV", help="judge the working tree of your repository against a revision")
     parser.add_argument("--least", type=float, help="smallest gain worth having (0.01 for speed, else 0)")
     parser.add_argument("--on", default="speed", help="what should improve: speed (default), or val_acc1,val_loss")
-    about = "with --on speed,val_acc1: time whole trainings of a change that computes something else"
-    parser.add_argument("--allow-changed-numerics", action="store_true", help=about)
+    parser.add_argument(
+        "--allow-changed-numerics",
+        action="store_true",
+        help="with --on speed,val_acc1: time whole trainings of a change that computes something else",
+    )
     test = parser.add_mutually_exclusive_group()
     test.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
-    about = "both runs of a round get the same seed: fewer rounds if their numbers depend on it in the same way"
-    test.add_argument("--paired", dest="test", action="store_const", const="paired", help=about)
-    about = "how often a change without any effect may be kept, or discarded as worse (0.05)"
-    parser.add_argument("--alpha", type=float, default=0.05, help=about)
+    test.add_argument(
+        "--paired",
+        dest="test",
+        action="store_const",
+        const="paired",
+        help="both runs of a round get the same seed: fewer rounds if their numbers depend on it in the same way",
+    )
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        default=0.05,
+        help="how often a change without any effect may be kept, or discarded as worse (0.05)",
+    )
     parser.add_argument(
         "--session", metavar="FILE", type=Path, help="divide alpha among all changes judged with this file"
     )
     parser.add_argument("--rate", action="store_true", help="with --session: bound the fraction of false keeps instead")
-    about = "how long this call may take: seconds, or 90s, 30m, 8h (10m); the same call again continues"
-    parser.add_argument("--budget", default="10m", help=about)
+    parser.add_argument(
+        "--budget",
+        default="10m",
+        help="how long this call may take: seconds, or 90s, 30m, 8h (10m); the same call again continues",
+    )
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument(
         "--again", metavar="judgement.json", type=Path, help="judge the change of somebody's judgement on this machine"
@@ -42,8 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", metavar="judgement.json", type=Path, help="check that the claims follow from the rows; runs nothing"
     )
-    about = "say how many kept changes in the log of a search noise alone explains; runs nothing. With --on <column>"
-    parser.add_argument("--log", metavar="FILE", type=Path, help=about)
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        type=Path,
+        help="say how many kept changes in the log of a search noise alone explains; runs nothing. With --on <column>",
+    )
     better = parser.add_mutually_exclusive_group()
     better.add_argument("--lower", action="store_true", default=None, help="lower values are better")
     better.add_argument("--higher", action="store_false", dest="lower", default=None, help="higher values are better")

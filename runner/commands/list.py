@@ -80,8 +80,7 @@ def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:
     """The filters (key=value) and the folders in ``words``; outputs/ if none is named. Raises ConfigurationError."""
     words = list(words)
     filters = [word for word in words if "=" in word and not Path(word).is_dir()]
-    folders = [Path(word) for word in words if word not in filters]
-    if not folders and not OUTPUTS.is_dir():
+    if not (folders := [Path(word) for word in words if word not in filters]) and not OUTPUTS.is_dir():
         raise ConfigurationError(f"there is no folder {OUTPUTS} here. Name one with runs in it.")
     return filters, folders or [OUTPUTS]
 

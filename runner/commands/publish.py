@@ -69,8 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> PublishedRuns:
     """Publish runs. Raises ConfigurationError."""
     keys = [word for word in arguments.overrides if word.startswith(("logger.", "+logger.")) and "=" in word]
-    paths = [word for word in arguments.overrides if word not in keys]
-    if not paths:
+    if not (paths := [word for word in arguments.overrides if word not in keys]):
         raise ConfigurationError("no run is named. Name the folders of runs or of sweeps.")
     return publish(paths, to=arguments.to, overrides=keys)
 
@@ -105,18 +104,14 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
                 else:
                     runs.append(PublishedRun(str(folder), name, publisher.state.url, ""))
             work.advance()
-    return PublishedRuns(runs, _again(paths, to, overrides) if any(run.error for run in runs) else "")
-
-
-def _again(paths: Sequence[str], to: Sequence[str], overrides: Sequence[str]) -> str:
-    return invocation.command("publish", *paths, *(word for name in to for word in ("--to", name)), *overrides)
+    again = invocation.command("publish", *paths, *(word for name in to for word in ("--to", name)), *overrides)
+    return PublishedRuns(runs, again if any(run.error for run in runs) else "")
 
 
 def _runs(paths: Sequence[str]) -> Iterator[RunFolder]:
     """The runs at these paths; for a sweep, its started jobs."""
     for path in paths:
-        ledger = Ledger(path)
-        if not ledger.exists():
+        if not (ledger := Ledger(path)).exists():
             yield RunFolder(path)
             continue
         jobs = [RunFolder(ledger.sweep / entry.folder) for entry in ledger.entries()]

@@ -37,16 +37,14 @@ def add(queue: RunQueue, run: RunFolder) -> None:
 
 def cancel(queue: RunQueue, run: RunFolder) -> None:
     """Take a run out of the queue; one that is being run is stopped by its worker. Raises as ``add``."""
-    entry = _entry(queue, run)
-    if not entry.is_taken and status_of(run) == "queued":
+    if not (entry := _entry(queue, run)).is_taken and status_of(run) == "queued":
         mark(run, "interrupted")
     queue.remove(entry)
 
 
 def move_first(queue: RunQueue, run: RunFolder) -> None:
     """Let a run that waits be the next one. Raises as ``add``."""
-    entry = _entry(queue, run)
-    if entry.is_taken:
+    if (entry := _entry(queue, run)).is_taken:
         raise _refused(run, "has been taken by a worker, so it is ahead of those that wait")
     queue.move_first(entry)
 
@@ -83,7 +81,7 @@ def places(queue: RunQueue) -> list[QueuePlace]:
     for entry in entries:
         claim = claimed.get(entry.path)
         runs = claim is not None and bool(claim.devices)
-        reason = _running(claim) if claim is not None and runs else _waiting(entry, claim, claims, ahead)
+        reason = _reason(entry, claim, claims, ahead)
         ahead += [] if runs else [str(entry.run)]
         position, pid = None if runs else len(ahead), None if claim is None else claim.pid
         devices = [] if claim is None else [*claim.devices]
@@ -91,11 +89,9 @@ def places(queue: RunQueue) -> list[QueuePlace]:
     return listed
 
 
-def _running(claim: Claim) -> str:
-    return f"runs on {named(claim.kind, claim.devices)}, process {claim.pid}, since {clock(claim.since)}"
-
-
-def _waiting(entry: QueueEntry, claim: Claim | None, claims: Sequence[Claim], ahead: Sequence[str]) -> str:
+def _reason(entry: QueueEntry, claim: Claim | None, claims: Sequence[Claim], ahead: Sequence[str]) -> str:
+    if claim is not None and claim.devices:
+        return f"runs on {named(claim.kind, claim.devices)}, process {claim.pid}, since {clock(claim.since)}"
     if claim is not None:
         from manyheads.launchers.companions.room.waiting import waits_for  # slow
 
@@ -118,13 +114,10 @@ class QueueState(Answer):
         if not self.runs:
             print("the queue is empty")
             return
-        print_columns([("", "run", "status"), *(_line(run) for run in self.runs)])
+        lines = [("" if run.position is None else str(run.position), run.folder, run.reason) for run in self.runs]
+        print_columns([("", "run", "status"), *lines])
         if all(run.pid is None for run in self.runs):
             print(f"no worker has taken one of them yet; start one with: {invocation.command('work')}")
-
-
-def _line(run: QueuePlace) -> tuple[str, str, str]:
-    return ("" if run.position is None else str(run.position), run.folder, run.reason)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,12 +132,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> QueueState:
     """List the queue, after the change that is asked for. Raises ConfigurationError, OSError."""
-    asked = next(((change, name) for change in CHANGES if (name := getattr(arguments, change)) is not None), None)
-    queue = RunQueue.existing() if asked is None else RunQueue.created()
+    asked = {change: name for change in CHANGES if (name := getattr(arguments, change)) is not None}
+    queue = RunQueue.created() if asked else RunQueue.existing()
     if queue is None:
         return QueueState([])
     with queue:
-        if asked is not None:
+        for change, name in asked.items():  # at most one
             with queue.turn():
-                CHANGES[asked[0]](queue, RunFolder(asked[1]))
+                CHANGES[change](queue, RunFolder(name))
         return QueueState(places(queue))

@@ -78,7 +78,12 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
             os.environ[RESUMED] = str(ledger.sweep)
             return run_typed(arguments, wants_answer=wants_answer)
     if Ledger(path).exists():
-        return _resume_sweep(Path(path), packages, wants_answer=wants_answer)
+        try:
+            resume_sweep(Path(path), packages)
+        except (Ended, Interrupted) as reason:
+            reason.answer = answer_of(Path(path)) if wants_answer else None
+            raise
+        return answer_of(Path(path)) if wants_answer else None
     folder = RunFolder(path)
     if (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
@@ -92,9 +97,8 @@ def _conclude(folder: RunFolder, packages: Sequence[str], *, steps: int) -> None
     """Say how to train a complete run longer, and store the rest of its mirror. Raises ConfigurationError."""
     scratch.sweep_all()  # as every start of a run does
     config = folder.read_config()
-    longer = longer_command(folder, config)
     print(f"{folder} is already complete: {counted(steps, 'step')}. Its results are in {folder.result.name}.")
-    print(f"To train longer, in a new folder: {longer}")
+    print(f"To train longer, in a new folder: {longer_command(folder, config)}")
     if config["checkpoint"].get("mirror") and not config["trainer"].get("evaluate_only"):
         with Accompanied(folder, admitted(folder, packages)).with_companions(Span.STORED):
             pass  # at whose end the rest is stored
@@ -103,23 +107,13 @@ def _conclude(folder: RunFolder, packages: Sequence[str], *, steps: int) -> None
 def _fetched(address: str) -> Path:
     """Fetch a run from object storage into a new folder, and return that. Raises ConfigurationError."""
     source = Address.of(address, key="run")
-    folder = Path("outputs", source.name).absolute()
-    if folder.exists():
+    if (folder := Path("outputs", source.name).absolute()).exists():
         raise ConfigurationError(
             f"{RunFolder(folder)} already exists. Resume that, or move it away to fetch {source} again.", key="run"
         )
     fetch(source, folder)
     print(f"fetched {source} into {RunFolder(folder)}")
     return folder
-
-
-def _resume_sweep(sweep: Path, packages: Sequence[str], *, wants_answer: bool) -> "ComparedRuns | None":
-    try:
-        resume_sweep(sweep, packages)
-    except (Ended, Interrupted) as reason:
-        reason.answer = answer_of(sweep) if wants_answer else None
-        raise
-    return answer_of(sweep) if wants_answer else None
 
 
 def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
@@ -158,17 +152,13 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
 
 def _asks_for_more(config: Section, result: ResultJson, typed: list[str]) -> bool:
     """Whether the overrides ask for a longer run, by the keys that limit it; changes of data are left to the ranks."""
-    trainer = dict(config["trainer"])
-    given = typed_values(typed)
-    trainer |= {key.removeprefix("trainer."): value for key, value in given.items() if key.startswith("trainer.")}
-    if any(override.startswith("data.") for override in typed):
+    before, ended = config["trainer"], result.get("ended")
+    changes = {key: value for key, value in typed_values(typed).items() if key.startswith("trainer.")}
+    trainer = before | {key.removeprefix("trainer."): value for key, value in changes.items()}
+    if any(override.startswith("data.") for override in typed) or (ended and trainer.get(ended) != before.get(ended)):
         return True
-    limits = [limit for key in ("max_steps", "stop_after") if isinstance(limit := trainer.get(key), int)]
-    if result.get("ended") and trainer.get(result["ended"]) != config["trainer"].get(result["ended"]):
-        return True
-    if limits:
-        return min(limits) > result.get("steps", 0)
-    was_cut = bool(result.get("ended")) or any(
-        config["trainer"].get(key) is not None for key in ("max_steps", "stop_after")
-    )
+    limits = ("max_steps", "stop_after")
+    if steps := [limit for key in limits if isinstance(limit := trainer.get(key), int)]:
+        return min(steps) > result.get("steps", 0)
+    was_cut = bool(ended) or any(before.get(key) is not None for key in limits)
     return not isinstance(trainer["epochs"], int) or trainer["epochs"] > result.get("epochs", 0) - was_cut

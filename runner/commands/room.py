@@ -52,19 +52,14 @@ class DeviceUsage(Answer):
     def show(self) -> None:
         devices: dict[tuple[Kind, str], list[str]] = {}
         for device in self.devices:
-            devices.setdefault((device.kind, _users(device)), []).append(device.device)
-        print_columns(
-            [("devices", "used by"), *((named(kind, some), users) for (kind, users), some in devices.items())]
-        )
+            users = [*map(_user, device.runs), *(f"process {pid}" for pid in device.processes)]
+            devices.setdefault((device.kind, ", ".join(users) or "free"), []).append(device.device)
+        print_columns([("devices", "used by"), *((named(kind, some), by) for (kind, by), some in devices.items())])
         for number, waiting in enumerate(self.queue, 1):
             needed = f"{waiting.count} of {named(waiting.kind, waiting.among)}"
             print(f"waits, {number}: {_user(waiting)}, for {needed}")
         for note in self.notes:
             print(note)
-
-
-def _users(device: UsedDevice) -> str:
-    return ", ".join([*map(_user, device.runs), *(f"process {pid}" for pid in device.processes)]) or "free"
 
 
 def _user(run: DeviceUser) -> str:

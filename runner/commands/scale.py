@@ -13,21 +13,33 @@ HELP = "predict time, efficiency, memory and cost on more devices, from a measur
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = "as for train; or the folder of a run, and changes to its config"
-    parser.add_argument("overrides", nargs="*", metavar="run or overrides", help=about)
-    parser.add_argument("--devices", metavar="N,N", help="numbers of devices, such as 8,64,512")
-    networks = f"the network between machines: {', '.join(names(NETWORKS))}, or a YAML file"
-    parser.add_argument(NETWORK, metavar="NAME", help=networks)
-    devices = f"the devices, and how a machine connects them: {', '.join(names(DEVICES))}, or a YAML file; on CPUs cpu"
-    parser.add_argument(DEVICE, metavar="NAME", help=devices)
-    batch = (
-        "what keeps its number of samples on more devices: the run's updates (default), or each device's micro-batches"
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="run or overrides",
+        help="as for train; or the folder of a run, and changes to its config",
     )
-    parser.add_argument("--batch", choices=BATCH, default=OF_RUN, help=batch)
+    parser.add_argument("--devices", metavar="N,N", help="numbers of devices, such as 8,64,512")
+    parser.add_argument(
+        NETWORK, metavar="NAME", help=f"the network between machines: {', '.join(names(NETWORKS))}, or a YAML file"
+    )
+    parser.add_argument(
+        DEVICE,
+        metavar="NAME",
+        help=f"the devices, and how a machine connects them: {', '.join(names(DEVICES))}, or a YAML file; on CPUs cpu",
+    )
+    parser.add_argument(
+        "--batch",
+        choices=BATCH,
+        default=OF_RUN,
+        help="what keeps its number of samples on more devices: the run's updates (default), or each device's "
+        "micro-batches",
+    )
     parser.add_argument("--price", type=float, help="of a device for an hour, to show what a million samples cost")
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
-    about = "draw efficiency against devices into a file that ends in .png or .svg"
-    parser.add_argument("--picture", metavar="FILE", help=about)
+    parser.add_argument(
+        "--picture", metavar="FILE", help="draw efficiency against devices into a file that ends in .png or .svg"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Scale:

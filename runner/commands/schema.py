@@ -30,11 +30,11 @@ class JsonSchema(Answer):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = (
-        "a command, for what it prints with --json; config, for run.yaml; experiment, for files that set keys; a "
-        "group or an option, such as parallel=fsdp"
+    parser.add_argument(
+        "what",
+        help="a command, for what it prints with --json; config, for run.yaml; experiment, for files that set keys; a "
+        "group or an option, such as parallel=fsdp",
     )
-    parser.add_argument("what", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
 
 

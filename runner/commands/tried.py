@@ -52,8 +52,12 @@ class Tried(Answer):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = "optimizer.lr=0.1, model=mlp: what the runs had, typed or by default; folders instead of outputs/"
-    parser.add_argument("overrides", nargs="*", metavar="key=value|folder", help=about)
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="key=value|folder",
+        help="optimizer.lr=0.1, model=mlp: what the runs had, typed or by default; folders instead of outputs/",
+    )
 
 
 def run(arguments: argparse.Namespace) -> Tried:
@@ -73,8 +77,8 @@ def tried(words: Sequence[str]) -> Tried:
     _refuse_unknown(indexes, [key for key, _ in pairs])
     runs = {path: row for index in indexes for path, row in _with_settings(index, pairs)}
     newest = sorted(runs.items(), key=lambda item: item[1].started, reverse=True)
-    answer = [_answer(path, row) for path, row in newest]
-    return Tried(answer, sum(len(index.rows) for index in indexes), settings, [*map(str, folders)])
+    found = sum(len(index.rows) for index in indexes)
+    return Tried([_answer(*item) for item in newest], found, settings, [*map(str, folders)])
 
 
 def _pair(setting: str) -> tuple[str, str]:

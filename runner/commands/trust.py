@@ -40,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Trusted:
     """Show what the folder could run, ask, and trust it. Raises ConfigurationError."""
-    folder = Path(arguments.folder)
-    if not folder.is_dir():
+    if not (folder := Path(arguments.folder)).is_dir():
         raise ConfigurationError(f"{folder} is not a folder. Name the folder of a project, of a run or of a sweep.")
     looks = look(folder)
     lines, shown = screen(looks), digest(looks)

@@ -14,12 +14,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", default="10m", help="how long it may take: seconds, or 90s, 30m, 8h (10m)")
     parser.add_argument("--over", metavar="KEYS", default="", help="try only these keys: parallel,trainer.*")
     parser.add_argument("--fix", metavar="KEYS", default="", help="leave these keys alone: parallel,launcher.*")
-    about = "stop once the answer is at most this fraction behind the best of those measured to a decision (0.03)"
-    parser.add_argument("--within", type=float, default=0.03, help=about)
-    about = "any: try every configuration in other precisions too (asked: only the fastest, once)"
-    parser.add_argument("--precision", choices=("asked", "any"), default="asked", help=about)
-    about = "also try what changes updates on purpose, such as compressed gradients, as separate answers"
-    parser.add_argument("--allow-changed-numerics", action="store_true", help=about)
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=0.03,
+        help="stop once the answer is at most this fraction behind the best of those measured to a decision (0.03)",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("asked", "any"),
+        default="asked",
+        help="any: try every configuration in other precisions too (asked: only the fastest, once)",
+    )
+    parser.add_argument(
+        "--allow-changed-numerics",
+        action="store_true",
+        help="also try what changes updates on purpose, such as compressed gradients, as separate answers",
+    )
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
 
 

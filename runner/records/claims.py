@@ -50,7 +50,6 @@ def direction(result: Mapping[str, Any], metric: str) -> str:
         measured = [name for name in result.get("metrics", {}) if not name.endswith("samples")]
         message = f"{metric}: the runs did not measure that. Allowed: {', '.join(measured) or 'nothing'}."
         raise ConfigurationError(message, key=metric, allowed=measured)
-    name = metric.partition("_")[2]
-    if name == "loss":
+    if (name := metric.partition("_")[2]) == "loss":
         return "min"
     return str(result.get("scores", {}).get("metrics", {}).get(name, {}).get("direction", "max"))

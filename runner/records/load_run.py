@@ -1,6 +1,5 @@
 """Reads a run folder leniently: the run may be in progress, killed, or older than some of the files."""
 
-import math
 import sys
 from array import array
 from collections.abc import Callable, Collection, Sequence
@@ -45,8 +44,7 @@ class Run:
         prefix = f"{group}."
         settings = self.config.sections.get(group, {})
         section = {key[len(prefix) :]: value for key, value in settings.items() if key.startswith(prefix)}
-        name = section.pop(OPTION, None)
-        if name and self._is_trusted(group, name):
+        if (name := section.pop(OPTION, None)) and self._is_trusted(group, name):
             with suppress(Exception):  # a user's module may raise anything; the report has other rows
                 return declared(group, {**section, OPTION: name})
         return declared(group, section)
@@ -126,21 +124,14 @@ def columns(text: str, is_wanted: Callable[[str], bool] | None = None) -> Column
         return {name: array("d") for name in wanted}
     if {*map(methodcaller("count", ","), lines)} == {len(header) - 1}:
         cells = ",".join(lines).split(",")
-        try:  # twice as fast
+        with suppress(ValueError):  # twice as fast
             return {name: array("d", map(float, cells[index :: len(header)])) for name, index in wanted.items()}
-        except ValueError:
-            pass
-    rows = [row for line in lines if (row := _numbers(line.split(","), len(header))) is not None]
+    rows = []
+    for cells in (line.split(",") for line in lines):
+        with suppress(ValueError):
+            if len(cells) == len(header):
+                rows.append([float(cell or "nan") for cell in cells])
     return {name: array("d", [row[index] for row in rows]) for name, index in wanted.items()}
-
-
-def _numbers(line: list[str], count: int) -> list[float] | None:
-    if len(line) != count:
-        return None
-    try:
-        return [float(cell) if cell else math.nan for cell in line]
-    except ValueError:
-        return None
 
 
 def read_overrides(path: Path) -> list[str] | None:

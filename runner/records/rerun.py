@@ -35,24 +35,20 @@ class Rerun:
         apart = ["checkpoint.mirror=null"] if config.get("checkpoint", {}).get("mirror") else []  # the recorded run's
         apart += kept_threads(RunFolder(self.saved.parent))
         command = [sys.executable, *train, *saved, *apart, *overrides, f"hydra.run.dir={quoted(folder)}"]
-        environment = {**os.environ, "PYTHONPATH": self._path()}
-        return run_command(command, environment, stdout=DISCARD if quiet else None)
+        # The code in ``root`` comes first, since another copy may be installed.
+        folders = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
+        path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
+        return run_command(command, {**os.environ, "PYTHONPATH": path}, stdout=DISCARD if quiet else None)
 
     def train(self, folder: RunFolder, *overrides: str) -> None:
         """Run it into ``folder``. Raises ConfigurationError, RunFailed or Interrupted."""
-        ended = self.run(folder.path, *overrides)
-        if not ended.code:
+        if not (ended := self.run(folder.path, *overrides)).code:
             return
         answer = result_if_any(folder.path)
         remove_if_empty(folder.path)  # as it is if the run was refused
         error = ended.error(answer.error if answer is not None else None)
         error.answer = answer
         raise error
-
-    def _path(self) -> str:
-        """The import path: the code in ``root`` first, since another copy may be installed."""
-        folders = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
-        return os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
 
 
 def longer_command(folder: RunFolder, config: Section) -> str:

@@ -44,8 +44,7 @@ class Result(Answer):
         """The result of the run in a folder. Raises ConfigurationError if there is no run, or if it has not ended."""
         run = RunFolder(folder)
         run.read_config()  # or there is no run
-        recorded = run.read_result()
-        if recorded is None:
+        if (recorded := run.read_result()) is None:
             raise ConfigurationError(f"{run} has not finished: it has no {run.result.name}.")
         result = right(recorded, ResultJson)
         fields: dict[str, Any] = {name: result.get(name) or 0 for name in ("epochs", "steps", "samples_seen")}
@@ -74,3 +73,19 @@ def result_if_any(folder: Path | None) -> Any:
         return None if folder is None else Result.of(folder)
     except (ConfigurationError, OSError):
         return None
+
+
+def refuse_edited(folder: RunFolder, result: ResultJson) -> None:
+    """Raises ConfigurationError that names the files that differ from when the run ended."""
+    now, recorded = folder.digests(), result.get("files")
+    if not isinstance(recorded, dict):
+        raise ConfigurationError(f"{folder.result} has no digests of the run's files. Restore it from a copy.")
+    if changed := sorted(name for name in {*now, *recorded} if now.get(name) != recorded.get(name)):
+        how = {
+            name: "is missing" if name not in now else "was added" if name not in recorded else "" for name in changed
+        }
+        named = ", ".join(f"{name} {how[name]}".strip() for name in changed)
+        raise ConfigurationError(
+            f"{folder} was edited after it ended ({named}; by the digests in {folder.result.name}), so it can't be "
+            "verified. Restore it from a copy."
+        )

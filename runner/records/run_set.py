@@ -99,8 +99,7 @@ def averaged(run_set: RunSet) -> RunSet:
 def _one(path: Path, common: dict[Any, Any]) -> RunSet:
     if not path.is_dir():
         raise ConfigurationError(f"{path} is not a folder. Pass a sweep or run folder, as in outputs/.")
-    ledger = Ledger(path)
-    if ledger.exists():
+    if (ledger := Ledger(path)).exists():
         active = ledger.is_active()
         jobs = tuple(_of_ledger(ledger.sweep, entry, active, common) for entry in ledger.entries())
         return RunSet(str(path), ledger.sweep, jobs, active, _beside(ledger) if len(jobs) > 1 else ())
@@ -156,8 +155,7 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool, common: dict[Any, Any]) 
 
 def _is_own_earlier_run(sweep: Path, entry: Entry) -> bool:
     """Whether a job of the user's own sweep was completed by another of the user's own runs."""
-    ledger = Ledger(sweep)
-    is_own = entry.reason == EARLIER and seal.is_own(sweep, ledger.sealed_part())
+    is_own = entry.reason == EARLIER and seal.is_own(sweep, Ledger(sweep).sealed_part())
     return is_own and RunFolder(sweep / entry.folder).is_own()
 
 
@@ -203,8 +201,7 @@ def _of_folder(path: Path, number: str, common: dict[Any, Any]) -> SweepJob:
 def _state(run: Run) -> tuple[str, str | None]:
     if status := run.result.get("status"):
         return str(status), None
-    config = RunFolder(run.folder).config
-    if not config.exists():
+    if not (config := RunFolder(run.folder).config).exists():
         return "failed", "it was refused before it started, or is not a manyheads run"
     if is_locked(config):
         return "running", None
@@ -215,8 +212,7 @@ def _reason(run: Run, state: str) -> str | None:
     """The last line of the error of the rank that failed first."""
     if state == "completed":
         return None
-    failure = Failure.from_json(run.result.get("error"))
-    if failure is None:
+    if (failure := Failure.from_json(run.result.get("error"))) is None:
         return None
     last = (failure.message.strip().splitlines() or [""])[-1]
     where = "" if failure.rank is None else f"rank {failure.rank}: "

@@ -57,8 +57,7 @@ class Summary:
     @cached_property
     def typed(self) -> dict[str, str]:
         """The overrides that were typed for the run, by key, except those that have their own columns."""
-        evaluation = self.result.get("evaluation")
-        if evaluation is None:
+        if (evaluation := self.result.get("evaluation")) is None:
             overrides = parsed(read_typed(self.folder.composed.with_name("overrides.yaml")))
         else:
             overrides = parsed([*map(str, evaluation.get("overrides", ()))])

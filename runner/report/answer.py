@@ -87,8 +87,12 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
     for name in (*DISPENSABLE[comparison.races], *([] if comparison.races else [comparison.metric.column])):
         if Measurement.get(console, unlimited, _table(comparison, columns)).maximum <= most:
             break
-        omitted += [SPREAD] if name == SPREAD else [column.title for column in columns if column.name == name]
-        columns = _without(columns, name)
+        if name == SPREAD:
+            omitted.append(SPREAD)
+            columns = [replace(one, text=median) if one.name == "seconds_per_epoch" else one for one in columns]
+        else:
+            omitted += [column.title for column in columns if column.name == name]
+            columns = [column for column in columns if column.name != name]
     console.print(_table(comparison, columns, folds=console.is_terminal))
     if len(comparison.rows) > MOST_ROWS:
         console.print(Text(f"... and {len(comparison.rows) - MOST_ROWS} more jobs, in comparison.md."))
@@ -101,12 +105,6 @@ def show(comparison: Comparison, *, console: Console | None = None) -> None:
             console.print(Text(line if len(line) < 600 else f"{line[:600]} ..."))
         if len(lines) > MOST_LINES:
             console.print(Text(f"... and {len(lines) - MOST_LINES} more, in comparison.md."))
-
-
-def _without(columns: list[Column], name: str) -> list[Column]:
-    if name == SPREAD:
-        return [replace(column, text=median) if column.name == "seconds_per_epoch" else column for column in columns]
-    return [column for column in columns if column.name != name]
 
 
 def _table(comparison: Comparison, columns: list[Column], *, folds: bool = False) -> Table:

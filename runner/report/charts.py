@@ -154,8 +154,7 @@ def _line(series: Series, rows: list[ReportRow], key: str, places: dict[str, flo
 def _axis(rows: list[ReportRow], key: str) -> tuple[Axis, dict[str, float]]:
     """The axis of a key's values, and the position of each: numbers by size, others side by side."""
     texts = list(dict.fromkeys(row.values[key] for row in rows))
-    numbers = as_numbers(texts)
-    if numbers is None:
+    if (numbers := as_numbers(texts)) is None:
         return Axis(key, "category", list(map(float, range(len(texts)))), texts), {
             text: float(position) for position, text in enumerate(texts)
         }

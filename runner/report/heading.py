@@ -16,8 +16,7 @@ def heading(comparison: Comparison) -> str:
 def facts(comparison: Comparison) -> dict[str, str]:
     """Date, command, machine, software and commit of the first run that has them; notes report differences."""
     runs = [job.run for row in comparison.rows for job in row.jobs]
-    documented = next((run for run in runs if run.provenance), None)
-    if documented is None:
+    if (documented := next((run for run in runs if run.provenance), None)) is None:
         return {}
     about = documented.provenance
     commands = {str(run.provenance["command"]) for run in runs if run.provenance.get("command")}
@@ -39,8 +38,7 @@ def facts(comparison: Comparison) -> dict[str, str]:
 
 def _date(runs: list[Run]) -> str:
     """From the first epoch's start to the last one's, on this machine's clock."""
-    starts = [start for run in runs for start in run.epochs.get("started", []) if start > 0]
-    if not starts:
+    if not (starts := [start for run in runs for start in run.epochs.get("started", []) if start > 0]):
         return ""
     try:
         first, last = (datetime.fromtimestamp(end).isoformat(" ", "minutes") for end in (min(starts), max(starts)))

@@ -86,14 +86,11 @@ def _throughput(run: Run, epochs: Sequence[int], seconds: Sequence[float]) -> fl
 
 def _objective(run: Run, objective: ShownMetric) -> float | None:
     """The objective in the best epoch so far, also of a run in progress."""
-    results = (run.result.get("best") or {}, run.result.get("metrics") or {})
-    values = [*(result.get(objective.column) for result in results), _best(run, objective)]
-    return next((value for value in values if value is not None), None)
-
-
-def _best(run: Run, objective: ShownMetric) -> float | None:
-    values = _finite(run.epochs.get(objective.column, []))
-    return (min if objective.direction == "min" else max)(values, default=None)
+    for result in (run.result.get("best") or {}, run.result.get("metrics") or {}):
+        if (value := result.get(objective.column)) is not None:
+            return value
+    best = min if objective.direction == "min" else max
+    return best(_finite(run.epochs.get(objective.column, [])), default=None)
 
 
 def last(run: Run, column: str) -> float | None:
@@ -123,8 +120,7 @@ def _data_share(run: Run, epochs: set[float]) -> float | None:
 
 def _memory(run: Run) -> tuple[float, ...]:
     """Peak memory of each device, or of each rank on CPUs, in MB."""
-    peaks = run.result.get("peak_memory_mb")
-    if peaks is None:
+    if (peaks := run.result.get("peak_memory_mb")) is None:
         peak = last(run, "peak_memory_mb")
         return () if peak is None else (peak,)
     return tuple(_finite(value for value in peaks if isinstance(value, (int, float))))

@@ -48,7 +48,7 @@ class ReportRow:
         """The jobs of the row that completed."""
         return tuple(job for job in self.jobs if job.state == "completed")
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The row's swept values in short form."""
         return short_label(self.values) or f"job {self.number}"

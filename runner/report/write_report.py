@@ -56,8 +56,7 @@ def _follow(paths: list[str], *, baseline: str | None, to: str | None) -> str | 
     with console.status("waiting for a job") as status:
         while True:
             started = time.monotonic()
-            comparison = compare(gather(paths), baseline=baseline)
-            if not comparison.active:
+            if not (comparison := compare(gather(paths), baseline=baseline)).active:
                 return to
             if comparison.rows:
                 to = to or str(_folder(comparison, None))
@@ -97,8 +96,7 @@ def _report(paths: list[str], *, baseline: str | None, to: str | None) -> Compar
 def refresh(sweep: Path, *, quiet: bool) -> None:
     """Update a sweep's comparison. Never raises: a finished sweep must not fail because of its report."""
     try:
-        comparison = compare(gather([str(sweep)]))
-        if comparison.rows:
+        if (comparison := compare(gather([str(sweep)]))).rows:
             write(comparison, sweep)
         if not quiet:
             show(comparison)

@@ -12,7 +12,7 @@ from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.fingerprint import forget_files
 from manyheads.runner.provenance.node_records import unless_submitted
 from manyheads.runner.provenance.provenance import describe
-from manyheads.runner.records.edited import refuse_edited
+from manyheads.runner.records.run_result import refuse_edited
 from manyheads.runner.records.surroundings import differences
 from manyheads.runner.records.tried.index import IndexedRun, indexed
 from manyheads.runner.run.data_files import read_json

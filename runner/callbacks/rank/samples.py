@@ -78,7 +78,8 @@ class SamplePictures(Callback):
     def _continued(self, blocks: list[Tensor]) -> list[str]:
         """The first half of each block, and what follows by the likeliest tokens."""
         size = min(len(block) for block in blocks)
-        tokens = torch.stack([block[: max(1, size // 2)] for block in blocks]).to(_device(self.run.model))
+        device = next(self.run.model.parameters()).device
+        tokens = torch.stack([block[: max(1, size // 2)] for block in blocks]).to(device)
         begin = tokens.shape[1]
         with self.run.sampling() as model:
             for _ in range(self.tokens):
@@ -87,10 +88,6 @@ class SamplePictures(Callback):
                 tokens = torch.cat([tokens, last.argmax(-1, keepdim=True)], 1)
         are_bytes = self.run.config["data"].get("tokenizer") is None
         return [f"{_text(row[:begin], are_bytes)} | {_text(row[begin:], are_bytes)}" for row in tokens.tolist()]
-
-
-def _device(model: Any) -> torch.device:
-    return next(model.parameters()).device
 
 
 def _kept(image: Any) -> Tensor | None:

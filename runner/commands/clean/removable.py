@@ -153,8 +153,7 @@ def _why(run: Summary, rules: Rules) -> str:
             return ""
         reasons.append("failed")
     if rules.hours is not None:
-        hours = (time.time() - run.changed) / 3600
-        if hours < rules.hours:
+        if (hours := (time.time() - run.changed) / 3600) < rules.hours:
             return ""
         reasons.append(f"{hours / 24:.0f} days old" if hours >= 48 else f"{hours:.0f} hours old")
     if rules.keep_best is not None:

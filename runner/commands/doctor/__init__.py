@@ -21,11 +21,12 @@ HELP = "show which options run on this machine, and how to get the others"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = (
-        "an option (apex or parallel=apex) or a group, for details; trust=[my_package]: run the checks of its "
-        "options too"
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help="an option (apex or parallel=apex) or a group, for details; trust=[my_package]: run the checks of its "
+        "options too",
     )
-    parser.add_argument("names", nargs="*", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument(
         "--hosts", help="node1,node2: check whether these machines can run together, and how fast they communicate"

@@ -31,8 +31,7 @@ def examine(folders: Folders = OWN, origin: Origin = UNTYPED) -> ExaminedMachine
     may be imported without being chosen.
     """
     pairs = [(group, name) for group, names in listed(folders).items() for name in names]
-    examined = each(pairs, "examining options")
-    options_here = [_examined(*one, folders, origin) for one in examined]
+    options_here = [_examined(*pair, folders, origin) for pair in each(pairs, "examining options")]
     return ExaminedMachine(describe_machine(), _each_reason_once(options_here))
 
 
@@ -48,13 +47,11 @@ def explain(asked: Sequence[str], folders: Folders = OWN, origin: Origin = UNTYP
         if not matches:
             names = [words for group, name in listing for words in (name, f"{group}={name}")]
             allowed = "Allowed: a group, an option, group=option, or nothing for a table of all"
-            message = f"{words} is not an option.{nearest(words, dict.fromkeys(names))} {allowed}."
+            message = f"{words} is not an option.{nearest(words, names)} {allowed}."
             raise UnknownName(message, key="doctor", value=words)
         for group, name in matches:
-            if words == group:
-                explained.append(_examined(group, name, folders, origin))
-            else:  # the user named the option itself
-                explained.append(_asked(group, name, folders, origin))
+            examined = _examined if words == group else _asked  # the user named the option itself
+            explained.append(examined(group, name, folders, origin))
     return ExplainedOptions(_each_reason_once(explained))
 
 
@@ -63,9 +60,8 @@ def _each_reason_once(options_here: Sequence[ExaminedOption]) -> list[ExaminedOp
     first: dict[str, str] = {}
     once = []
     for option in options_here:
-        original = first.setdefault(option.reason, option.words)
-        is_repeated = option.reason and original != option.words
-        once.append(replace(option, reason=f"as {original}") if is_repeated else option)
+        original = first.setdefault(option.reason, option.words) if option.reason else option.words
+        once.append(option if original == option.words else replace(option, reason=f"as {original}"))
     return once
 
 
@@ -84,22 +80,18 @@ def _asked(group: str, name: str, folders: Folders, origin: Origin) -> ExaminedO
 def listed(folders: Folders) -> dict[str, list[str]]:
     """The options in the table, by group: all options of the groups in LISTED, the user's own of other groups."""
     groups = sorted((*GROUPS, *ENTRIES), key=lambda group: (*LISTED, group).index(group))
-    names_of = {
-        group: sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}) for group in groups
-    }
-    return {group: names for group, names in names_of.items() if names}
+    shown = ((group, {*options(group, folders)} - {*(() if group in LISTED else options(group))}) for group in groups)
+    return {group: sorted(names) for group, names in shown if names}
 
 
 def why_not(group: str, option: str, folders: Folders, origin: Origin) -> str | None:
     """Why an option cannot run here, or may not be imported to find out; None if it runs."""
-    why = origin.why_not({group: read_option(group, option, folders)})
-    return why or unavailable(group, option, folders)
+    return origin.why_not({group: read_option(group, option, folders)}) or unavailable(group, option, folders)
 
 
 def not_imported(group: str, option: str, origin: Origin) -> str | None:
     """The installed package that provides an option and may not be imported; None if none does, or it is trusted."""
-    package = package_of(group, option)
-    if package is None:
+    if (package := package_of(group, option)) is None:
         return None
     content = read_option(group, option, (package.folder,))
     sections = [content] if group in GROUPS else content.values()

@@ -59,8 +59,7 @@ def run(arguments: argparse.Namespace) -> Initialized:
 
     Raises ConfigurationError, with what was found and drafted so far as its answer.
     """
-    folder = Path(arguments.folder).resolve()
-    if not folder.is_dir():
+    if not (folder := Path(arguments.folder).resolve()).is_dir():
         raise ConfigurationError(f"{arguments.folder} is not a folder. Name the folder of a repository.")
     repository = find(folder)
     scripts = [str(path.relative_to(folder)) for path in repository.scripts]

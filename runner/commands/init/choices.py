@@ -33,8 +33,7 @@ def choose(what: str, names: dict[str, str], *, typed: str | None) -> str | None
         print(f"  ... and {len(names) - MOST_SHOWN} more: --{what} {_form(what)}")
     if what == "data":
         print("  0  none of them: one of manyheads' data sets, or a class that you will write")
-    answer = _answer(f"Which {what}? [1] ", what, names)
-    if answer == "0" and what == "data":
+    if (answer := _answer(f"Which {what}? [1] ", what, names)) == "0" and what == "data":
         return None
     if not answer.isdecimal() or not 1 <= int(answer) <= len(names):
         raise ConfigurationError(f"{answer} is not one of the numbers above.")

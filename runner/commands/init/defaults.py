@@ -34,8 +34,7 @@ def _default(call: ast.Call, values: "Values") -> dict[str, object]:
     names = [text for text in map(values.plain, call.args) if isinstance(text, str)]
     name = next((text for text in names if text.startswith("--")), names[0] if names else "")
     name = str(values.plain(words.get("dest")) or name.lstrip("-").replace("-", "_"))
-    action = values.plain(words.get("action"))
-    if action in ("store_true", "store_false"):
+    if (action := values.plain(words.get("action"))) in ("store_true", "store_false"):
         return {name: action == "store_false"}
     if "default" not in words:
         return {name: None} if names and names[0].startswith("-") and not values.plain(words.get("required")) else {}

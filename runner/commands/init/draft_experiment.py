@@ -54,7 +54,7 @@ def draft(
     folder = repository.folder
     scripts = {str(path.relative_to(folder)): path for path in repository.scripts}
     path = choose("script", {name: name for name in scripts}, typed=script) if script or scripts else None
-    read = repository.read(scripts[path]) if path is not None else None
+    read = repository.read(scripts[path])[0] if path is not None else None
     models = named(repository.models, folder)
     data_sets = named([one for one in repository.data_sets if data or read is None or one.uses > 0], folder)
     net = choose("model", _signatures(models), typed=model)
@@ -93,8 +93,7 @@ class _Drafting:
             for line in textwrap.wrap(printable(note), 118, initial_indent="# ", subsequent_indent="#   ")
         )
         text = f"# @package _global_\n# yaml-language-server: $schema=../{SCHEMA}\n{head}{yaml_text.dump(config)}"
-        path = conf / "experiment" / f"{name}.yaml"
-        files = {path: text, **self._files}
+        files = {conf / "experiment" / f"{name}.yaml": text, **self._files}
         for file in files:
             if file.exists():
                 raise ConfigurationError(f"{file} already exists. Edit it, or remove it first.")
@@ -141,8 +140,7 @@ class _Drafting:
         if self._script is None or not names:
             advice = "Choose the data: data=text data.root=..., data=imagefolder ..., or data=my_data.py:MyData."
             return Section("data", OWN, remarks=(advice,))
-        text = data_function.of_torchvision(self._script, self._folder)
-        if text is None:
+        if (text := data_function.of_torchvision(self._script, self._folder)) is None:
             them = " or ".join(names)
             advice = f"The script's data are torchvision's {them}: write a class that returns those of a split."
             return Section("data", OWN, remarks=(advice,))

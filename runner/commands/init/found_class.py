@@ -35,16 +35,14 @@ class FoundClass:
     @property
     def arguments(self) -> list[str]:
         """The constructor's arguments, without those that * and ** collect."""
-        constructor = self.methods.get("__init__")
-        if constructor is not None:
+        if (constructor := self.methods.get("__init__")) is not None:
             return [argument.arg for argument in (*constructor.args.args[1:], *constructor.args.kwonlyargs)]
         return [field.target.id for field in self.fields]  # type: ignore[union-attr]  # a dataclass
 
     @property
     def required(self) -> list[str]:
         """The constructor's arguments that have no default."""
-        constructor = self.methods.get("__init__")
-        if constructor is None:
+        if (constructor := self.methods.get("__init__")) is None:
             return [field.target.id for field in self.fields if field.value is None]  # type: ignore[union-attr]
         named = [argument.arg for argument in constructor.args.args[1:]]
         keywords = zip(constructor.args.kwonlyargs, constructor.args.kw_defaults, strict=True)

@@ -47,8 +47,7 @@ class Imports:
 
     def hidden(self, path: Path) -> list[str]:
         """Packages of the repository that the file's full name or imports need, and that installed ones hide."""
-        tops = {file.relative_to(self._folder).parts[0] for file in self.reached(path)}
-        names = {Path(top).stem for top in tops}
+        names = {Path(file.relative_to(self._folder).parts[0]).stem for file in self.reached(path)}
         return sorted(name for name in names if is_installed(name, self._folder))
 
     def _files(self, file: Path, name: str, level: int) -> list[Path]:
@@ -57,9 +56,8 @@ class Imports:
         parts = name.split(".") if name else []
         for folder in folders:
             paths = [folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
-            packages = [folder / "__init__.py"] if level else []
             candidates = [
-                *packages,
+                *([folder / "__init__.py"] if level else []),
                 *(one for path in paths for one in (path / "__init__.py", path.with_suffix(".py"))),
             ]
             if files := [one for one in candidates if one in self._trees and one != file]:
@@ -75,8 +73,8 @@ class Imports:
         """Whether the file has relative imports, or imports that are found from the repository's folder alone."""
         for name, level in self._names(self._trees[file]):
             files = self._files(file, name, level)
-            beside = [file.parent / name.partition(".")[0], (file.parent / name.partition(".")[0]).with_suffix(".py")]
-            if level or (files and not any(one == beside[1] or one.is_relative_to(beside[0]) for one in files)):
+            beside = file.parent / name.partition(".")[0]
+            if level or (files and not any(beside in (one, *one.parents, one.with_suffix("")) for one in files)):
                 return True
         return False
 

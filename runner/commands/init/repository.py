@@ -37,19 +37,19 @@ class Repository:
     configs: list[FoundClass]
     scripts: list[Path]
 
-    def read(self, path: Path) -> Script:
-        """Read a script, and count and rank the classes by their use in it."""
-        self._forget()
-        script = self._note_uses(path)
-        self._rank()
-        return script
-
-    def note_all(self) -> None:
-        """Count the uses of the classes in all scripts, and rank by them."""
-        self._forget()
-        for path in self.scripts:
-            self._note_uses(path)
-        self._rank()
+    def read(self, *paths: Path) -> list[Script]:
+        """Read scripts, and count and rank the classes by their use in them."""
+        for cls in self.classes:
+            cls.uses, cls.given, cls.computed, cls.is_optimized = 0, {}, {}, False
+        scripts = [*map(self._note_uses, paths)]
+        for kind in (self.models, self.data_sets):
+            kind.sort(
+                key=lambda cls: (
+                    *("loss" in cls.name.lower(), not cls.is_optimized, -cls.uses, "test" in cls.path.parts),
+                    *(str(cls.path), cls.node.lineno),
+                )
+            )
+        return scripts
 
     def class_of(self, script: Script, call: ast.Call) -> FoundClass | None:
         """The class that a script's call creates: one in the same file, in one that it imports, or the only one."""
@@ -70,18 +70,13 @@ class Repository:
             names | ({"apply", "load_state_dict"} if is_model else set()),
         )
 
-    def _forget(self) -> None:
-        for cls in self.classes:
-            cls.uses, cls.given, cls.computed, cls.is_optimized = 0, {}, {}, False
-
     def _note_uses(self, path: Path) -> Script:
         """Count the calls of each class, and note the arguments that a training script passes."""
         script = Script(path, {file: self.trees[file] for file in self.imports.reached(path)})
         models = {cls.node for cls in self.models}
         optimized = {optimizer.subject for optimizer in script.optimizers}
         for call in script.calls:
-            cls = self.class_of(script, call)
-            if cls is None or ast.unparse(call.func).startswith("super"):
+            if (cls := self.class_of(script, call)) is None or ast.unparse(call.func).startswith("super"):
                 continue
             if script.values.inside(call, ast.ClassDef) in models:
                 cls.uses = cls.uses or -1
@@ -100,15 +95,6 @@ class Repository:
                     cls.computed.setdefault(name, expression)
         return script
 
-    def _rank(self) -> None:
-        for kind in (self.models, self.data_sets):
-            kind.sort(
-                key=lambda cls: (
-                    *("loss" in cls.name.lower(), not cls.is_optimized, -cls.uses, "test" in cls.path.parts),
-                    *(str(cls.path), cls.node.lineno),
-                )
-            )
-
 
 def explore(folder: Path) -> Repository:
     """Parse the Python files below a folder, at most MOST_FILES."""
@@ -124,12 +110,17 @@ def explore(folder: Path) -> Repository:
     classes = [cls for path, tree in trees.items() for cls in _classes(path, tree)]
     by_name = {cls.name: cls for cls in classes}
     models = [cls for cls in classes if _descends(cls, MODELS, by_name) and not _calls(cls.node, {"backward"})]
-    data_sets = [cls for cls in classes if cls not in models and _is_data(cls, by_name)]
+    data_sets = [
+        cls
+        for cls in classes
+        if cls not in models
+        and (_descends(cls, DATA_SETS, by_name) or {"__len__", "__getitem__"} <= cls.methods.keys())
+    ]
     configs = [cls for cls in classes if cls.fields]
     imports = Imports(folder, trees)
     scripts = _scripts(trees, imports)
     repository = Repository(folder, trees, unread, imports, classes, models, data_sets, configs, scripts)
-    repository.note_all()
+    repository.read(*scripts)
     return repository
 
 
@@ -181,12 +172,12 @@ def _classes(path: Path, tree: ast.Module) -> Iterator[FoundClass]:
 
 def _works_on_import(tree: ast.Module) -> bool:
     """Whether importing the file would parse a command line or train, like a script without a main guard."""
-    at_import = [
-        statement
+    return any(
+        _calls(statement, {"parse_args", "backward"})
         for statement in tree.body
-        if not isinstance(statement, (ast.ClassDef, ast.FunctionDef)) and not _guards(statement)
-    ]
-    return any(_calls(statement, {"parse_args", "backward"}) for statement in at_import)
+        if not isinstance(statement, (ast.ClassDef, ast.FunctionDef))
+        and not (isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test))
+    )
 
 
 def _calls(tree: ast.AST, names: set[str]) -> bool:
@@ -195,16 +186,8 @@ def _calls(tree: ast.AST, names: set[str]) -> bool:
     return any(isinstance(function, ast.Attribute) and function.attr in names for function in calls)
 
 
-def _guards(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-
-
 def _descends(cls: FoundClass, roots: set[str], by_name: dict[str, FoundClass], seen: tuple[str, ...] = ()) -> bool:
     if cls.bases & roots:
         return True
     inner = [by_name[base] for base in cls.bases if base in by_name and base not in seen]
     return any(_descends(base, roots, by_name, (*seen, cls.name)) for base in inner)
-
-
-def _is_data(cls: FoundClass, by_name: dict[str, FoundClass]) -> bool:
-    return _descends(cls, DATA_SETS, by_name) or {"__len__", "__getitem__"} <= cls.methods.keys()

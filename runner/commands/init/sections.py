@@ -27,8 +27,7 @@ class Section(NamedTuple):
 
 def optimizer(script: Script) -> Section:
     """The script's optimizer, or one for each part of the model, if it steps several."""
-    calls = script.optimizers
-    if not calls:
+    if not (calls := script.optimizers):
         return Section(
             "optimizer", remarks=("No optimizer of torch was found: set optimizer=, which is sgd by default.",)
         )

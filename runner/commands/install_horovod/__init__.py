@@ -56,8 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     mpi = parser.add_mutually_exclusive_group()
     mpi.add_argument("--mpi", action="store_const", const=True, default=False, help="include MPI, in addition to Gloo")
-    about = "include MPI if it can be compiled here"
-    mpi.add_argument("--mpi-if-possible", dest="mpi", action="store_const", const=None, help=about)
+    mpi.add_argument(
+        "--mpi-if-possible", dest="mpi", action="store_const", const=None, help="include MPI if it can be compiled here"
+    )
     parser.add_argument("--nccl", action="store_true", help="include NCCL, for GPUs; needs nvcc")
     parser.add_argument("--rebuild", action="store_true", help="build even if an earlier build is cached")
 

@@ -131,8 +131,7 @@ def _place(overrides: list[str], shared: str | None) -> tuple[RunFolder, Path]:
 def _variables(folder: RunFolder) -> dict[str, str]:
     """The environment of each machine, for which the run is the user's own. One that is started again finds its key."""
     digest = hashlib.sha256(folder.config_content()).hexdigest()
-    state = str(folder.path / STATE)
-    return {CHECKED: f"{digest} {folder.path}", "XDG_STATE_HOME": state, "PYTHONUNBUFFERED": "1"}
+    return {CHECKED: f"{digest} {folder.path}", "XDG_STATE_HOME": str(folder.path / STATE), "PYTHONUNBUFFERED": "1"}
 
 
 def _with_ranks(words: list[str], line: CommandLine, nodes: int, ranks: int) -> list[str]:

@@ -26,8 +26,12 @@ class ServedTools(Answer):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    about = "the working directory of the commands; by default that in which the client starts this server"
-    parser.add_argument("--folder", type=Path, default=Path(), help=about)
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(),
+        help="the working directory of the commands; by default that in which the client starts this server",
+    )
 
 
 def run(arguments: argparse.Namespace) -> ServedTools:
@@ -45,5 +49,4 @@ def run(arguments: argparse.Namespace) -> ServedTools:
     if sys.stdin.isatty():
         print("stdin is for an MCP client, which starts this command itself. Ctrl-C ends it.", file=sys.stderr)
     tools = [CommandTool.of(name) for name in TOOLS if name in names()]
-    calls = ToolServer(tools, arguments.folder).serve()
-    return ServedTools([tool.name for tool in tools], calls)
+    return ServedTools([tool.name for tool in tools], ToolServer(tools, arguments.folder).serve())

@@ -115,7 +115,6 @@ def _end(code: int, answer: bytes, printed: str) -> CallEnd:
         reply = json.loads(answer)
     except ValueError:
         return CallEnd(code, None, f"the command ended with code {code}, without an answer:\n{printed}")
-    error = reply["error"]
-    if error is None:
+    if (error := reply["error"]) is None:
         return CallEnd(code, reply, json.dumps(reply, ensure_ascii=False))
     return CallEnd(code, reply, "\n".join(filter(None, (error["message"], error["kept"]))))

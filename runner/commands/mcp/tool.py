@@ -1,7 +1,7 @@
 """A command as a tool: the JSON Schemas of its arguments and of its answer, and the words that a call stands for."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,9 +102,6 @@ class CommandTool:
 
     def words(self, given: Mapping[str, Any]) -> list[str]:
         """The command line of a call whose arguments fit the schema; flags come first."""
-        return [self.name, *self._words(given, flags=True), *self._words(given, flags=False)]
-
-    def _words(self, given: Mapping[str, Any], *, flags: bool) -> Iterator[str]:
-        for argument in self.arguments:
-            if argument.name in given and bool(argument.flag) == flags:
-                yield from argument.words(given[argument.name])
+        named = [argument for argument in self.arguments if argument.name in given]
+        flags_first = sorted(named, key=lambda argument: not argument.flag)
+        return [self.name, *(word for argument in flags_first for word in argument.words(given[argument.name]))]

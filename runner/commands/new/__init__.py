@@ -76,14 +76,9 @@ def write_project(folder: Path) -> None:
         loader=FileSystemLoader(TEMPLATE), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     for name in templates.list_templates(extensions=[SUFFIX[1:]]):
-        path = folder / _place(name, package)
+        first, *rest = Path(name.removesuffix(SUFFIX)).parts
+        path = folder.joinpath({"package": package, "gitignore": ".gitignore"}.get(first, first), *rest)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(templates.get_template(name).render(project=project, package=package))
     conf = folder / "conf"
     (conf / SCHEMA).write_text(schema_of_files(conf))
-
-
-def _place(template: str, package: str) -> Path:
-    """The path of a template's file in the new project."""
-    first, *rest = Path(template.removesuffix(SUFFIX)).parts
-    return Path({"package": package, "gitignore": ".gitignore"}.get(first, first), *rest)

@@ -12,20 +12,30 @@ UNITS = {"MB": 10**6, "GB": 10**9}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    source = "where the samples are: a folder of photos or text, the folder of a run, or an option such as data=hf"
-    parser.add_argument("source", help=source)
-    about = "the new folder of the shards, or an address without objects, s3://bucket/prefix"
-    parser.add_argument("shards", help=about)
+    parser.add_argument(
+        "source",
+        help="where the samples are: a folder of photos or text, the folder of a run, or an option such as data=hf",
+    )
+    parser.add_argument(
+        "shards", help="the new folder of the shards, or an address without objects, s3://bucket/prefix"
+    )
     parser.add_argument("overrides", nargs="*", help="changes to the data, such as data.root=/data/photos")
     parser.add_argument("--to", choices=("tar", "tokens"), help="by default tar for images, tokens for text")
-    about = "the largest size of a tar shard; by default 500MB"
-    parser.add_argument("--shard-size", metavar="SIZE", default="500MB", help=about)
-    shuffle = "shuffle the training samples of tar shards, with this seed"
-    parser.add_argument("--shuffle", metavar="SEED", type=int, help=shuffle)
-    resize = "scale larger images so that their shorter side has this length, and write them as JPEG"
-    parser.add_argument("--resize", metavar="PIXELS", type=int, help=resize)
-    quality = "the JPEG quality of resized images, 1 to 100; by default 90"
-    parser.add_argument("--quality", type=int, default=90, help=quality)
+    parser.add_argument(
+        "--shard-size", metavar="SIZE", default="500MB", help="the largest size of a tar shard; by default 500MB"
+    )
+    parser.add_argument(
+        "--shuffle", metavar="SEED", type=int, help="shuffle the training samples of tar shards, with this seed"
+    )
+    parser.add_argument(
+        "--resize",
+        metavar="PIXELS",
+        type=int,
+        help="scale larger images so that their shorter side has this length, and write them as JPEG",
+    )
+    parser.add_argument(
+        "--quality", type=int, default=90, help="the JPEG quality of resized images, 1 to 100; by default 90"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Packed:

@@ -90,9 +90,7 @@ def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings)
 def _words(source: str, overrides: Sequence[str], to: str | None) -> list[str]:
     """The words that describe a run with this source, as ``explain`` takes them. Raises ConfigurationError."""
     path = Path(source)
-    if RunFolder(path).config.is_file():
-        return [source, *overrides]
-    if "=" in source and not path.exists():
+    if RunFolder(path).config.is_file() or ("=" in source and not path.exists()):
         return [source, *overrides]
     if not path.exists():
         raise ConfigurationError.at("source", source, ": there is no such file or folder.")
@@ -122,9 +120,9 @@ def _splits(option: DataOption) -> tuple[Data, Mapping[str, Samples]]:
 def _writer(option: DataOption, samples: Samples, to: str | None) -> tuple[str, Write]:
     """The option that reads the result, and the function that writes it. Raises ConfigurationError."""
     for kind, name, write in WRITERS:
-        if isinstance(samples, kind) and to in (name, None):
-            return name, write
-    if allowed := [name for kind, name, _ in WRITERS if isinstance(samples, kind)]:
-        about = f" does not fit the samples of data={option.name}. Allowed: {allowed[0]}."
-        raise ConfigurationError.at("--to", to, about, allowed=allowed)
+        if isinstance(samples, kind):
+            if to in (name, None):
+                return name, write
+            about = f" does not fit the samples of data={option.name}. Allowed: {name}."
+            raise ConfigurationError.at("--to", to, about, allowed=[name])
     raise ConfigurationError.at("data", option.name, " can't be packed. Allowed: images in files, and text in blocks.")

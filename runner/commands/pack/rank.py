@@ -15,8 +15,7 @@ def scaled(content: bytes, short: int, quality: int, *, name: str) -> bytes | No
     """
     try:
         picture = Picture(content)
-        side = min(picture.height, picture.width)
-        if side <= short:
+        if (side := min(picture.height, picture.width)) <= short:
             return None
         size = scaled_to(picture.height, picture.width, short)
         pixels = resized(picture.decoded(at_least=short / side), size)

@@ -3,7 +3,6 @@
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from pathlib import Path, PurePath
 
 from manyheads.runner.commands.pack.answer import Settings, Written
@@ -48,16 +47,14 @@ def write_tar(splits: Mapping[str, ImageFiles], out: Destination, settings: Sett
 
 def _shards(split: str, samples: ImageFiles, folder: Path, settings: Settings, work: Work) -> Iterator[tuple[str, int]]:
     """Write the shards of a split; after each, its name and the number of resized images."""
-    order = _order(len(samples.paths), settings.shuffle if split == "train" else None)
-    waiting = _images(samples, order)
-    sample = next(waiting, None)
-    for number in count():
-        if sample is None:
-            return
+    waiting = _images(samples, _order(len(samples.paths), settings.shuffle if split == "train" else None))
+    sample, number = next(waiting, None), 0
+    while sample is not None:
         name, resized = f"{split}-{number:06d}.tar", 0
         with whole_file(folder / name) as file:
             written = 0
-            while sample is not None and (not written or written + _size(sample[1]) <= settings.shard_size):
+            # 4 * BLOCK: the headers of both files of a sample, and what fills their last blocks
+            while sample is not None and (not written or written + 4 * BLOCK + len(sample[1]) <= settings.shard_size):
                 key, content, target = sample
                 if settings.resize is not None:
                     from manyheads.runner.commands.pack.rank import scaled  # imports torch
@@ -70,6 +67,7 @@ def _shards(split: str, samples: ImageFiles, folder: Path, settings: Settings, w
                 sample = next(waiting, None)
             file.write(bytes(2 * BLOCK))
         yield name, resized
+        number += 1
 
 
 def _order(size: int, seed: int | None) -> Sequence[int]:
@@ -105,11 +103,6 @@ def _format(content: bytes, name: str) -> str:
     field = next((field for begin, field in FORMATS.items() if content.startswith(begin)), None)
     called = PurePath(name).suffix[1:].lower()
     return field or (called if called in IMAGES else IMAGES[0])
-
-
-def _size(content: bytes) -> int:
-    """The most bytes that a sample takes in a shard."""
-    return 4 * BLOCK + len(content)
 
 
 def _member(name: str, content: bytes) -> bytes:

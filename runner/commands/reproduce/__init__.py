@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,6 @@ from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.reproduce.recorded import Past, read_past, unlike_scores
 from manyheads.runner.commands.reproduce.rerun import (
     Rerun,
-    SecondRepetition,
     recorded_program,
     second_repetition,
     windows,
@@ -94,8 +94,13 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
         with keeping("reproduce", f"{past.folder} is unchanged; there is no verdict. The same command starts over"):
             program.train(folder, *plain, *([f"trainer.stop_after={end}"] if end else []))
             result = _verdict(past, folder, program, plain)
-    _write(past, folder, result, overrides, differing)
-    return Reproduced(past.folder.path, folder.path, result.kind, result.reason, result.rests_on, overrides, differing)
+    answer = Reproduced(
+        past.folder.path, folder.path, result.kind, result.reason, result.rests_on, overrides, differing
+    )
+    recorded = {name: value for name, value in vars(answer).items() if name != "folder"}
+    recorded |= {"of": str(answer.of), "differences": [difference._asdict() for difference in differing]}
+    folder.write_json(folder.result, {**(folder.read_result() or {}), "reproduction": recorded})
+    return answer
 
 
 def last_step(past: Past, steps: str | None) -> int | None:
@@ -120,8 +125,7 @@ def last_step(past: Past, steps: str | None) -> int | None:
 def _differences(past: Past, overrides: list[str], run: RunConfig | None) -> list[Difference]:
     """The differences that are known before the run. run: the config that runs here; None if the recorded code runs."""
     diffs = None if run is None else (past.folder.code_changes(), code_at_start()[1])
-    now = describe(RunConfig.of(past.config) if run is None else run)
-    now = unless_submitted(now, past.provenance)
+    now = unless_submitted(describe(RunConfig.of(past.config) if run is None else run), past.provenance)
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
 
 
@@ -140,30 +144,13 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
         name, before, after, relative = compared
         return ComparedValue(f"weights {name}", past.result["steps"], before, after, relative)
 
-    def second(until: int) -> SecondRepetition:
-        return second_repetition(past, now, program, checks / "second", overrides, until=until)
-
     both, checks = (load_run(past.folder.path), now), folder.path / "checks"
+    again = partial(second_repetition, past, now, program, checks / "second", overrides)
     return decide(
         past,
         now,
         tolerance=max(run.declared("precision").tolerance for run in both),
         weights=weights,
         windows=lambda: windows(past, program, checks, overrides),
-        second=None if now.repeats_exactly else second,
+        second=None if now.repeats_exactly else again,
     )
-
-
-def _write(
-    past: Past, folder: RunFolder, result: ReproductionVerdict, overrides: list[str], differing: list[Difference]
-) -> None:
-    """Write the verdict into the new run's result.json."""
-    reproduction = {
-        "of": str(past.folder.path),
-        "verdict": result.kind,
-        "reason": result.reason,
-        "rests_on": result.rests_on,
-        "overrides": overrides,
-        "differences": [difference._asdict() for difference in differing],
-    }
-    folder.write_json(folder.result, {**(folder.read_result() or {}), "reproduction": reproduction})

@@ -10,9 +10,9 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.tree import Section
-from manyheads.runner.records.edited import refuse_edited
 from manyheads.runner.records.load_run import Columns, Run, read_columns
 from manyheads.runner.records.rounding import ComparedValue, paired, relative_difference
+from manyheads.runner.records.run_result import refuse_edited
 from manyheads.runner.records.shown_metric import is_share
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check
@@ -60,10 +60,10 @@ def read_past(path: str | Path) -> Past:
             f"{folder} is not complete: {result.get('status')} after {result.get('steps', 0)} steps. "
             f"Resume it: {_resume(folder)}"
         )
-    came_to = check(result, ResultJson, folder.result)
-    came_from = check(provenance, ProvenanceJson, folder.provenance)
-    refuse_edited(folder, came_to)
-    return Past(folder, config, came_to, came_from, read_columns(folder.steps), read_columns(folder.epochs))
+    recorded = check(result, ResultJson, folder.result)
+    origin = check(provenance, ProvenanceJson, folder.provenance)
+    refuse_edited(folder, recorded)
+    return Past(folder, config, recorded, origin, read_columns(folder.steps), read_columns(folder.epochs))
 
 
 def _resume(folder: RunFolder) -> str:
@@ -125,27 +125,26 @@ def farthest(compared: Iterable[ComparedValue]) -> ComparedValue | None:
 
 def _of_steps(past: Past, run: Run, resumed: bool) -> list[ComparedValue]:
     """Pairs from rows of steps.csv that cover the same updates: a row has means over those since the row before."""
-    recorded, now = past.steps, run.steps
-    before, previous = _predecessors(recorded), _predecessors(now)
-    has_other_loss = "train_loss" in unlike_scores(past.result, run.result)
+    before, previous = _predecessors(past.steps), _predecessors(run.steps)
     alike = {
         step
         for step in previous
         if step in before and (previous[step] == before[step] or (resumed and previous[step] is None))
     }
+    has_other_loss = "train_loss" in unlike_scores(past.result, run.result)
     names = [name for name in STEP_VALUES if name != "loss" or not has_other_loss]
-    return [pair for name in names for pair in paired(name, recorded, now, steps=alike)]
+    return [pair for name in names for pair in paired(name, past.steps, run.steps, steps=alike)]
 
 
 def _of_epochs(recorded: Past, now: Run) -> list[ComparedValue]:
     """Pairs from rows of epochs.csv that end at the same step."""
-    table = recorded.epochs
+    table, others = recorded.epochs, unlike_scores(recorded.result, now.result)
     samples = min(table.get("val_samples", []), default=math.nan)
     pairs: list[ComparedValue] = []
-    others = unlike_scores(recorded.result, now.result)
-    for name in (name for name in ("train_loss", *filter(is_score, table)) if name not in others):
-        compare = _comparison(samples if is_share(name, recorded.result) else None)
-        pairs += paired(name, table, now.epochs, compare=compare)
+    for name in ("train_loss", *filter(is_score, table)):
+        if name not in others:
+            compare = _comparison(samples if is_share(name, recorded.result) else None)
+            pairs += paired(name, table, now.epochs, compare=compare)
     return pairs
 
 

@@ -8,7 +8,7 @@ numbers of ranks may end anywhere.
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from manyheads.runner.commands.reproduce.recorded import Past, evaluated, pairs
@@ -50,21 +50,13 @@ def recorded_program(past: Past) -> Iterator[Rerun]:
 MOST = 3  # checkpoints to replay from
 
 
-@dataclass(frozen=True)
-class ReplayWindow:
-    """Replayed updates. ``since``: the step from whose weights they start; ``compared``: values of both runs."""
-
-    since: int
-    compared: list[ComparedValue]
-
-
-def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> list[ReplayWindow]:
+def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> dict[int, list[ComparedValue]]:
     """Replay updates from up to MOST checkpoints of the recorded run, and evaluate its final weights.
 
-    ``folder``: for these runs. Raises RunFailed if one of them fails.
+    ``folder``: for these runs. Returns the values of both runs, by the step from whose weights the updates start.
+    Raises RunFailed if one of them fails.
     """
-    replayed = []
-    starts = _starts(past)
+    replayed, starts = {}, _starts(past)
     print("the curves alone cannot decide this: replaying from the recorded weights", flush=True)
     for number, (step, checkpoint) in each([*enumerate(starts, 1)], "replaying"):
         end = _end(past.steps["step"], step)
@@ -72,41 +64,34 @@ def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> l
         print(f"  from step {step} to {end} ({number} of {len(starts)})", flush=True)
         start = ("checkpoint.load=null", f"checkpoint.resume={quoted(checkpoint)}", "checkpoint.every=0")
         _run(program, path, *overrides, *start, f"trainer.stop_after={end}")
-        replayed.append(ReplayWindow(step, pairs(past, load_run(path), resumed=True)))
+        replayed[step] = pairs(past, load_run(path), resumed=True)
     if past.result["metrics"].get("val_loss") is not None and past.folder.last_checkpoint.exists():
         path = folder / "evaluation"
         print("  evaluating the final weights", flush=True)
         weights = f"checkpoint.load={quoted(past.folder.last_checkpoint)}"
         _run(program, path, *overrides, "checkpoint.resume=null", weights, "trainer.evaluate_only=true")
-        replayed.append(ReplayWindow(past.result["steps"], evaluated(past.result, load_run(path).result)))
+        replayed[past.result["steps"]] = evaluated(past.result, load_run(path).result)
     return replayed
 
 
-@dataclass(frozen=True)
-class SecondRepetition:
-    """How the values of a second, shorter repetition differ from the recorded run's and from the first repetition's."""
-
-    from_recorded: list[ComparedValue]
-    from_first: list[ComparedValue]
-
-
 def second_repetition(
-    past: Past, now: Run, program: Rerun, folder: Path, overrides: list[str], *, until: int
-) -> SecondRepetition:
-    """Repeat the run once more, up to the step ``until``, into ``folder``. Raises RunFailed."""
+    past: Past, now: Run, program: Rerun, folder: Path, overrides: list[str], until: int
+) -> tuple[list[ComparedValue], list[ComparedValue]]:
+    """Repeat the run once more, up to the step ``until``, into ``folder``. Raises RunFailed.
+
+    Returns its values with those of the recorded run, and with those of the first repetition.
+    """
     print(
         "GPU kernels may differ from run to run: repeating the first updates once more to see by how much", flush=True
     )
     _run(program, folder, *overrides, "checkpoint.every=0", f"trainer.stop_after={until}")
     repeated = load_run(folder)
-    of_first = replace(past, steps=now.steps, epochs=now.epochs)
-    return SecondRepetition(pairs(past, repeated), pairs(of_first, repeated))
+    return pairs(past, repeated), pairs(replace(past, steps=now.steps, epochs=now.epochs), repeated)
 
 
 def _run(program: Rerun, path: Path, *overrides: str) -> None:
     if (ended := program.run(path, *overrides, quiet=True)).code:
-        message = f"the check in {path} failed: {ended.error()}"
-        raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=message))
+        raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=f"the check in {path} failed: {ended.error()}"))
 
 
 def _starts(past: Past) -> list[tuple[int, Path]]:

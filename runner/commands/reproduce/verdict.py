@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from manyheads.runner.commands.reproduce.recorded import STEP_VALUES, Past, evaluated, farthest, pairs
-from manyheads.runner.commands.reproduce.rerun import ReplayWindow, SecondRepetition
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.load_run import Run
 from manyheads.runner.records.rounding import FIRST_ROWS, STEADY_STEPS, ComparedValue, departure, is_early
@@ -29,13 +28,13 @@ def decide(
     *,
     tolerance: float,
     weights: Callable[[], ComparedValue | None],
-    windows: Callable[[], list[ReplayWindow]],
-    second: Callable[[int], SecondRepetition] | None = None,
+    windows: Callable[[], dict[int, list[ComparedValue]]],
+    second: Callable[[int], tuple[list[ComparedValue], list[ComparedValue]]] | None = None,
 ) -> ReproductionVerdict:
     """Decide whether two runs have the same results. ``tolerance``: a relative difference that rounding explains.
 
-    ``weights``, ``windows``: make these comparisons; they take a while, so they are called only if needed. ``second``:
-    the same, up to a step; None if runs can be repeated to the last bit.
+    ``weights``, ``windows``, ``second``: make these comparisons, as in ``rerun.py``; they take a while, so they are
+    called only if needed. ``second``: None if runs can be repeated to the last bit.
     """
     if past.config["trainer"]["evaluate_only"]:
         return _of_evaluation(evaluated(past.result, now.result), tolerance=tolerance)
@@ -73,8 +72,7 @@ def _obvious(past: Past, now: Run, curves: list[ComparedValue], *, has_all_steps
             DIFFERENT, "the two runs have no logged step in common that covers the same updates."
         )
     if not has_all_steps and all(pair.exact for pair in curves):
-        reason = f"all {_told(curves)} are the same to the last digit."
-        return ReproductionVerdict(IDENTICAL, reason, _extent(curves))
+        return ReproductionVerdict(IDENTICAL, f"all {_told(curves)} are the same to the last digit.", _extent(curves))
     return None
 
 
@@ -86,7 +84,7 @@ def _extent(curves: list[ComparedValue]) -> dict[str, Any]:
 def _by_noise(
     departed: ComparedValue,
     curves: list[ComparedValue],
-    second: Callable[[int], SecondRepetition],
+    second: Callable[[int], tuple[list[ComparedValue], list[ComparedValue]]],
     *,
     tolerance: float,
 ) -> ReproductionVerdict:
@@ -97,9 +95,9 @@ def _by_noise(
     logged = [pair for pair in curves if pair.what in STEP_VALUES]
     first = [pair.step for pair in logged if pair.row < FIRST_ROWS or pair.step <= STEADY_STEPS]
     until = max([departed.step, *first])
-    repetition = second(until)
-    noise = _largest(repetition.from_first)
-    nearest = min(_largest([pair for pair in curves if pair.step <= until]), _largest(repetition.from_recorded))
+    from_recorded, from_first = second(until)
+    noise = _largest(from_first)
+    nearest = min(_largest([pair for pair in curves if pair.step <= until]), _largest(from_recorded))
     rests_on = {"second_repetition": {"noise": noise, "nearest": nearest}}
     told = f"{_departs(departed)}; up to step {until}, two repetitions differ from each other by up to {noise:.2g}"
     if nearest > max(tolerance, NOISE * noise):
@@ -113,7 +111,7 @@ def _largest(compared: list[ComparedValue]) -> float:
 
 
 def _by_windows(
-    departed: ComparedValue | None, replayed: list[ReplayWindow], *, tolerance: float, exact: bool
+    departed: ComparedValue | None, replayed: dict[int, list[ComparedValue]], *, tolerance: float, exact: bool
 ) -> ReproductionVerdict:
     """The verdict from replayed updates, if the complete curves cannot decide because training amplifies rounding."""
     curve = (
@@ -122,20 +120,19 @@ def _by_windows(
         else "the curves stay together"
     )
     rests_on = {
-        "windows": [{"since": window.since, "largest": _as_dict(farthest(window.compared))} for window in replayed]
+        "windows": [{"since": since, "largest": _as_dict(farthest(compared))} for since, compared in replayed.items()]
     }
-    for window in replayed:
-        first = departure(window.compared, tolerance=tolerance)
-        if first and is_early(first, tolerance=tolerance, since=window.since, exact=exact):
-            reason = f"from the recorded weights of step {window.since} on, {_departs(first)}; {curve}."
+    for since, compared in replayed.items():
+        first = departure(compared, tolerance=tolerance)
+        if first and is_early(first, tolerance=tolerance, since=since, exact=exact):
+            reason = f"from the recorded weights of step {since} on, {_departs(first)}; {curve}."
             return ReproductionVerdict(DIFFERENT, reason, rests_on)
-    checked = [pair for window in replayed for pair in window.compared]
-    if not checked:
+    if not (checked := [pair for compared in replayed.values() for pair in compared]):
         kind = DIFFERENT if departed else EQUAL
         return ReproductionVerdict(
             kind, f"{curve}, and the recorded run has no checkpoint left to start from.", rests_on
         )
-    starts = ", ".join(str(window.since) for window in replayed)
+    starts = ", ".join(map(str, replayed))
     return ReproductionVerdict(
         EQUAL, f"from the recorded weights of step {starts} on {_apart(farthest(checked))}; {curve}.", rests_on
     )

@@ -162,13 +162,10 @@ def _origin(run: Summary, provenance: ProvenanceJson) -> Entries:
         yield "manyheads", f"commit {commit[:10]}{changes}"
     if code := in_words(provenance):
         yield "your code", f"{code}; copies of its files in {run.folder.code.name}/"
-    versions = provenance.get("versions") or {}
-    if versions_of_libraries := [
-        f"{name} {versions[name]}" for name in versions if name not in PARTS and versions[name]
-    ]:
-        yield "versions", ", ".join(versions_of_libraries)
-    devices = ", ".join(provenance.get("devices") or ()) or str((provenance.get("cpu") or {}).get("model") or "")
-    if devices:
+    versions = (provenance.get("versions") or {}).items()
+    if libraries := [f"{name} {version}" for name, version in versions if name not in PARTS and version]:
+        yield "versions", ", ".join(libraries)
+    if devices := ", ".join(provenance.get("devices") or ()) or str((provenance.get("cpu") or {}).get("model") or ""):
         yield "devices", devices
 
 

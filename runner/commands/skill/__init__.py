@@ -32,8 +32,12 @@ class InstalledSkill(Answer):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("action", choices=["install"], help="install: write the skill")
-    about = "for whom: .claude/skills or .agents/skills; by default those of both folders that are here"
-    parser.add_argument("--for", dest="reader", choices=[*READERS], help=about)
+    parser.add_argument(
+        "--for",
+        dest="reader",
+        choices=[*READERS],
+        help="for whom: .claude/skills or .agents/skills; by default those of both folders that are here",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace one that has other content")
 
 

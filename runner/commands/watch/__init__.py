@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -70,8 +71,7 @@ def watch(path: str | None) -> tuple[Path, bool]:
     """
     path = path or _newest()
     look = _looking_at(path)
-    console = Console()
-    if not console.is_terminal:
+    if not (console := Console()).is_terminal:
         view, has_ended = look()
         console.print(view)
         return Path(path), has_ended
@@ -98,8 +98,7 @@ def _newest() -> str:
 
 
 def _looking_at(path: str) -> Look:
-    ledger = Ledger(path)
-    if ledger.exists():
+    if (ledger := Ledger(path)).exists():
         return lambda: sweep_view(ledger)
     if (ledger.sweep / "multirun.yaml").exists():
         raise ConfigurationError(
@@ -142,13 +141,11 @@ def _table(rows: list[list[Text]], metric: str) -> Table:
 def _shown(entries: list[Entry]) -> list[Entry]:
     """At most MOST_JOBS: the running jobs, the latest to end, and the next ones, in the order of the sweep."""
     rank = {"running": 0, "pending": 2}
-    waiting = {id(entry): index for index, entry in enumerate(entries)}
     order = sorted(
-        entries,
-        key=lambda entry: (rank.get(entry.state, 1), waiting[id(entry)] if entry.state == "pending" else -entry.time),
+        enumerate(entries),
+        key=lambda pair: (rank.get(pair[1].state, 1), pair[0] if pair[1].state == "pending" else -pair[1].time),
     )
-    kept = {id(entry) for entry in order[:MOST_JOBS]}
-    return [entry for entry in entries if id(entry) in kept]
+    return [entries[index] for index, _ in sorted(order[:MOST_JOBS], key=itemgetter(0))]
 
 
 def _cells(run: Run | None, state: str) -> list[Text]:

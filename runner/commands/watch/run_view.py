@@ -86,12 +86,8 @@ def metric_column(run: Run) -> str:
 def _length(run: Run) -> tuple[int | None, int | None]:
     """The numbers of steps and epochs at the run's end, as far as known."""
     limits = [run.config.get(f"trainer.{key}") for key in ("max_steps", "stop_after")]
-    most, epochs = (
-        min((limit for limit in limits if isinstance(limit, int)), default=None),
-        run.config.get("trainer.epochs"),
-    )
-    steps = [0, *map(int, run.epochs.get("step", ()))]
-    updates = steps[1] - steps[0] if len(steps) > 1 else 0
+    most = min((limit for limit in limits if isinstance(limit, int)), default=None)
+    epochs, updates = run.config.get("trainer.epochs"), int(next(iter(run.epochs.get("step", ())), 0))
     planned = epochs * updates if isinstance(epochs, int) else None
     if not updates or (planned is None and most is None):
         return most, epochs if most is None and isinstance(epochs, int) else None

@@ -96,8 +96,7 @@ def _resampled(curve: Curve, first: float, last: float, count: int) -> list[floa
         sums[column] = (total + y, number + 1)
     means = {column: total / number for column, (total, number) in sums.items()}
     heights: list[float | None] = [means.get(column) for column in range(count)]
-    columns = sorted(means)
-    for left, right in pairwise(columns):
+    for left, right in pairwise(sorted(means)):
         for column in range(left + 1, right):
             share = (column - left) / (right - left)
             heights[column] = means[left] * (1 - share) + means[right] * share

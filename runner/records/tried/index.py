@@ -78,8 +78,7 @@ class RunIndex:
                 status = os.lstat(folder)
             except OSError:  # it was removed meanwhile
                 return Listing((), ())
-            earlier = known.get(name)
-            if earlier is not None and earlier[:2] == [status.st_ctime_ns, status.st_ino]:
+            if (earlier := known.get(name)) is not None and earlier[:2] == [status.st_ctime_ns, status.st_ino]:
                 self._unchanged.add(name)
                 self._folders[name] = earlier
                 return Listing(*earlier[2:])
@@ -89,11 +88,13 @@ class RunIndex:
             return content
 
         for path, sweep in walk(self.root, listed):
-            name = path[start:]
-            if name in self._unchanged and name in rows:
+            if (name := path[start:]) in self._unchanged and name in rows:
                 self.rows[name] = kept[name] = rows[name]
                 continue
-            self.rows[name], is_final = self._entry(path, sweep)
+            from manyheads.runner.records.tried.entry import read_row  # slow; most calls find every run unchanged
+
+            job = None if sweep is None else self._jobs(sweep).get(path)
+            self.rows[name], is_final = read_row(Path(path), job, self._numbers)
             if is_final and name in self._folders:
                 kept[name] = self.rows[name]
         self.sections = [json.loads(text) for text in self._numbers]
@@ -113,11 +114,6 @@ class RunIndex:
             for number, section in having.items()
             if fits(config_value(section, key), wanted) or section.get(f"{key}.{TARGET}") == target
         }
-
-    def _entry(self, path: str, sweep: str | None) -> tuple[Sequence[Any], bool]:
-        from manyheads.runner.records.tried.entry import read_row  # slow; most calls find every run unchanged
-
-        return read_row(Path(path), None if sweep is None else self._jobs(sweep).get(path), self._numbers)
 
     def _read(self) -> Flat:
         """The index as it was written; empty if there is none, or if it is damaged, somebody else's or a version's."""

@@ -41,8 +41,7 @@ def export(trained: Trained, format: str, out: Path) -> float:
         except Exception as error:  # tracing meets a model's code with errors of every kind
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise ConfigurationError(f"{trained.folder}: its model can't be exported as {format}: {reason}") from error
-        difference = compared(writer, file, served)
-        if not difference <= BOUND:
+        if not (difference := compared(writer, file, served)) <= BOUND:
             raise Differs(
                 f"{trained.folder}: exported as {format}, its outputs differ by {difference:.1e} of the largest one, "
                 f"more than {BOUND:g}. No file was left."

@@ -23,8 +23,7 @@ class TrainedTable(Trained):
     @property
     def encoding(self) -> Encoding:
         """How a row becomes the model's input, by what the training rows said."""
-        encoding = encoding_of(self.description.table)
-        if encoding is None:
+        if (encoding := encoding_of(self.description.table)) is None:
             raise ConfigurationError(f"{self.folder}/model.json cannot be read: table has another form. Restore it.")
         return encoding
 

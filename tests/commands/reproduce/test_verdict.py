@@ -3,7 +3,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyheads.runner.commands.reproduce.rerun import ReplayWindow, SecondRepetition
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, decide
 from manyheads.runner.records.rounding import ComparedValue
 
@@ -29,7 +28,7 @@ def verdict(past, now, *, windows=never, weights=lambda: None, second=None):
 
 
 def window(relative, *, since=44, step=50):
-    return ReplayWindow(since, [ComparedValue("loss", step, 1.0, 1.0 + relative, relative)])
+    return since, [ComparedValue("loss", step, 1.0, 1.0 + relative, relative)]
 
 
 LOSSES = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4]
@@ -65,7 +64,7 @@ def test_where_repetitions_differ_the_recorded_run_may_be_as_far_as_they_are(noi
     def second(until):
         asked.append(until)
         recorded, first = (ComparedValue("loss", 10, 1.0, 1.0 + far, far) for far in (nearest, noise))
-        return SecondRepetition([recorded], [first])
+        return [recorded], [first]
 
     found = verdict(run(LOSSES), run([2.1, *LOSSES[1:]], sha="b"), second=second)
     assert found.kind == kind, found.reason
@@ -88,9 +87,7 @@ def test_where_repetitions_differ_evaluations_count_too(noise, kind):
 
     def second(until):
         asked.append(until)
-        return SecondRepetition(
-            [ComparedValue("val_loss", 10, 1.0, 1.1, 0.1)], [ComparedValue("val_loss", 10, 1.1, 1.1, noise)]
-        )
+        return [ComparedValue("val_loss", 10, 1.0, 1.1, 0.1)], [ComparedValue("val_loss", 10, 1.1, 1.1, noise)]
 
     assert verdict(*departing(1.1), second=second).kind == kind
     assert asked == [50]
@@ -103,10 +100,10 @@ def test_where_repetitions_differ_weights_that_alone_depart_early_are_a_differen
 
 
 def test_where_repetitions_differ_a_late_departure_is_decided_by_windows():
-    made = [window(0.3, since=22), window(1e-7, step=45)]
+    made = dict([window(0.3, since=22), window(1e-7, step=45)])
     assert verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=lambda: made, second=never).kind == EQUAL
-    evaluation = ReplayWindow(70, [ComparedValue("val_loss", 70, 1.0, 1.1, 0.1)])
-    assert verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=lambda: [evaluation], second=never).kind == DIFFERENT
+    evaluation = {70: [ComparedValue("val_loss", 70, 1.0, 1.1, 0.1)]}
+    assert verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=lambda: evaluation, second=never).kind == DIFFERENT
 
 
 def test_with_other_ranks_it_says_who_tells_why():
@@ -119,14 +116,15 @@ def test_a_loss_that_is_not_finite_is_a_difference():
 
 @pytest.mark.parametrize(("relative", "kind"), [(1e-6, EQUAL), (1e-2, DIFFERENT), (math.inf, DIFFERENT)])
 def test_of_a_late_departure_the_recorded_weights_decide(relative, kind):
-    found = verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=lambda: [window(1e-7, since=22), window(relative)])
+    replayed = dict([window(1e-7, since=22), window(relative)])
+    found = verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=lambda: replayed)
     assert found.kind == kind
     assert found.rests_on["departure"]["step"] == 50
     assert [one["since"] for one in found.rests_on["windows"]] == [22, 44]
 
 
 def test_without_checkpoints_a_late_departure_stays_unexplained():
-    found = verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=list)
+    found = verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=dict)
     assert found.kind == DIFFERENT
     assert "no checkpoint" in found.reason
 
@@ -134,19 +132,19 @@ def test_without_checkpoints_a_late_departure_stays_unexplained():
 @pytest.mark.parametrize(("relative", "kind"), [(1e-6, EQUAL), (1e-2, DIFFERENT)])
 def test_with_other_ranks_the_recorded_weights_decide_in_any_case(relative, kind):
     now = run([loss * (1 + 1e-6) for loss in LOSSES], sha="b", ranks=3)
-    assert verdict(run(LOSSES), now, windows=lambda: [window(relative)]).kind == kind
+    assert verdict(run(LOSSES), now, windows=lambda: dict([window(relative)])).kind == kind
 
 
 def test_without_checkpoints_other_ranks_are_judged_by_the_curve():
     now = run([loss * (1 + 1e-6) for loss in LOSSES], sha="b", ranks=3)
-    assert verdict(run(LOSSES), now, windows=list).kind == EQUAL
+    assert verdict(run(LOSSES), now, windows=dict).kind == EQUAL
 
 
 def test_final_weights_count():
     now = run(LOSSES, sha="b")
     far = ComparedValue("weights head.bias", 70, 1.0, 2.0, 0.5)
-    assert verdict(run(LOSSES), now, weights=lambda: far, windows=lambda: [window(1e-6)]).kind == EQUAL
-    assert verdict(run(LOSSES), now, weights=lambda: far, windows=list).kind == DIFFERENT
+    assert verdict(run(LOSSES), now, weights=lambda: far, windows=lambda: dict([window(1e-6)])).kind == EQUAL
+    assert verdict(run(LOSSES), now, weights=lambda: far, windows=dict).kind == DIFFERENT
 
 
 class TestOfTheFirstSteps:
