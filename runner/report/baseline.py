@@ -1,8 +1,8 @@
 """Chooses the baselines of rows, and computes speed-up and scaling efficiency."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import eq
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.keys import parsed
@@ -75,8 +75,8 @@ def compare_speed(rows: Sequence[ReportRow], rule: BaselineRule) -> list[ReportR
     for row in rows:
         if row.state == "completed" and row.measures.seconds:
             members.setdefault(row.group, []).append(row)
-    baselines = {group: _by_values(_baselines(done, rule)) for group, done in members.items()}
-    return [_against(row, _nearest(row, baselines.get(row.group, {}))) for row in rows]
+    nearest = {group: _nearest_of(_baselines(done, rule)) for group, done in members.items()}
+    return [_against(row, nearest[row.group](row) if row.group in nearest else None) for row in rows]
 
 
 def _baselines(done: Sequence[ReportRow], rule: BaselineRule) -> list[ReportRow]:
@@ -90,20 +90,26 @@ def _baselines(done: Sequence[ReportRow], rule: BaselineRule) -> list[ReportRow]
     return alike if len(alike) < len(done) else [first]
 
 
-def _nearest(row: ReportRow, baselines: Mapping[tuple[str, ...], ReportRow]) -> ReportRow | None:
-    """The first of the baselines that share most swept values with the row: all of them, if these were combined."""
-    values = _values(row)
-    if values in baselines or not baselines:
-        return baselines.get(values)
-    return baselines[max(baselines, key=lambda other: sum(map(eq, values, other)))]
+def _nearest_of(baselines: Sequence[ReportRow]) -> Callable[[ReportRow], ReportRow | None]:
+    """A function of a row: the first of the baselines that share most swept values with it.
 
-
-def _by_values(rows: Sequence[ReportRow]) -> dict[tuple[str, ...], ReportRow]:
-    """The first row with each combination of swept values."""
+    They share all of them, if these were combined. Only baselines that share some are counted, of thousands.
+    """
     first: dict[tuple[str, ...], ReportRow] = {}
-    for row in rows:
-        first.setdefault(_values(row), row)
-    return first
+    for baseline in baselines:
+        first.setdefault(_values(baseline), baseline)
+    distinct, sharing = [*first.values()], defaultdict[tuple[int, str], list[int]](list)
+    for number, values in enumerate(first):
+        for value in enumerate(values):
+            sharing[value].append(number)
+
+    def nearest(row: ReportRow) -> ReportRow | None:
+        if (values := _values(row)) in first or not first:
+            return first.get(values)
+        shared = Counter(number for value in enumerate(values) for number in sharing.get(value, ()))
+        return distinct[min(shared, key=lambda number: (-shared[number], number), default=0)]
+
+    return nearest
 
 
 def _values(row: ReportRow) -> tuple[str, ...]:
