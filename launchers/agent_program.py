@@ -53,15 +53,11 @@ def run_agent(
     program = Program(command, environment)
     with (
         open(log, "wb", opener=no_link) as file,
-        _looking(job, environment) if job.is_untried else nullcontext(_nothing) as refusal,
+        _looking(job, environment) if job.is_untried else nullcontext(lambda: None) as refusal,
         program.start(stdout=file if quiet else None, stderr=file) as agent,
     ):
         ranks = AgentRanks(agent, log, read_exit_codes, job.heartbeat, refusal)
         supervise(ranks, job, stall_timeout=stall_timeout)
-
-
-def _nothing() -> None:
-    """The refusal if nothing is checked beside the agent: none."""
 
 
 @contextmanager
@@ -144,6 +140,27 @@ class AgentRanks(Ranks):
             return self._read(read_text(self._log, most=MOST_TABLE_BYTES))
         except OSError:  # the disk may be what failed
             return {}
+
+
+class GrowingOutput:
+    """What an agent or a job elsewhere writes into a file from now on. Reopens it each time, since it may be on NFS."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._at = path.stat().st_size if path.exists() else 0
+
+    def pass_on(self) -> None:
+        """Print what was written since the last call. Raises OSError if nothing can be printed."""
+        try:
+            with open(self._path, "rb", opener=no_link) as file:
+                file.seek(self._at)
+                new = file.read()
+        except OSError:
+            return
+        self._at += len(new)
+        if new:
+            sys.stdout.buffer.write(new) if hasattr(sys.stdout, "buffer") else sys.stdout.write(new.decode())
+            sys.stdout.flush()
 
 
 VARIABLE = "MANYHEADS_TERMINAL"

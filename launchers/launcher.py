@@ -10,7 +10,6 @@ from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:  # a run on this machine knows of no others
     from manyheads.launchers.node_settings import NodeSettings
-    from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 
 class Launcher:
@@ -60,10 +59,6 @@ class Launcher:
         ``environment``: as for ``prepare``, which was called before.
         """
 
-    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
-        """What machine ``number`` has to start for its ranks, a message to its agent (``agent_program.ordered``)."""
-        raise NotImplementedError
-
     @property
     def is_elsewhere(self) -> bool:
         """Whether the run's parent is not this process, but for example a job in a queue."""
@@ -88,7 +83,7 @@ class Launcher:
 
         ``run``: ``nodes.run_on_nodes.run_on_nodes``.
         """
-        run(self.settings, job, self.order, stall_timeout=self.stall_timeout)
+        raise NotImplementedError
 
     def as_child_process(self) -> "Launcher":
         """A launcher for the same run that has no rank in the parent's own process."""

@@ -9,6 +9,7 @@ agents, so the same machines give bit-identical results; the parent keeps track 
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from manyheads.launchers.agent_program import as_module, ordered, run_agent
@@ -43,8 +44,8 @@ class Torchrun(Launcher):
         self.machines = hosts if self.settings else {}
         self.ranks *= self.settings.most if self.settings else max(1, len(hosts))
 
-    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
-        return order(job, shares, number)
+    def launch_on_machines(self, job: Job, run: Callable[..., None]) -> None:
+        run(self.settings, job, order, stall_timeout=self.stall_timeout)
 
     def launch(self, job: Job) -> None:
         with scratch.folder() as folder, file_rendezvous() as rendezvous:
@@ -68,9 +69,9 @@ def command(job: Job, folder: str) -> list[str]:
 
 def order(job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
     """The order for machine ``number``, which fills in ``{python}`` and ``{scratch}`` itself."""
-    share, first = shares[number], shares[0]
+    share, first = shares[number], shares[0].node
     options = ["--nnodes", str(len(shares)), "--node-rank", str(number), "--nproc-per-node", str(len(share.ranks))]
-    options += ["--master-addr", first.address, "--master-port", str(first.port), "--local-addr", share.address]
+    options += ["--master-addr", first.address, "--master-port", str(first.port), "--local-addr", share.node.address]
     options += ["--log-dir", "{scratch}"]
     worker = ["-m", job.main, str(job.folder.path)]
     return ordered(["{python}", *AGENT, *options, *worker], exit_codes, log=f"torchrun_{number}.log")

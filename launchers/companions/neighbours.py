@@ -19,7 +19,6 @@ from manyheads.runner.errors import warn
 from manyheads.runner.machine.hardware import bound_cores
 from manyheads.runner.machine.hindrances import throttled_seconds
 from manyheads.runner.machine.process import in_background
-from manyheads.runner.provenance.kept_threads import chosen_threads
 from manyheads.runner.run.crowding import Crowding
 
 SPAN = Span.RANKS
@@ -115,7 +114,7 @@ def crowded(run: Accompanied, before: Counters, now: Counters) -> Crowding | Non
         waited=waited / max(waited + busy, 1e-9),
         throttled=(now.throttled - before.throttled) / max(seconds, 1e-9),
         stolen=(now.stolen - before.stolen) / max(seconds * cores, 1e-9),
-        threads=chosen_threads(run.folder) or launcher.threads_per_rank,
+        threads=run.folder.chosen_threads() or launcher.threads_per_rank,
         loaders=run.run.data.num_workers,
     )
     taken = max(crowding.others / cores, crowding.throttled, crowding.stolen)

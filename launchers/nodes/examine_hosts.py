@@ -8,7 +8,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +17,7 @@ from manyheads.launchers.environment import environment
 from manyheads.launchers.job import Job
 from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.node_settings import DEFAULT_SHELL, NodeSettings
-from manyheads.launchers.nodes.gathering import Gathering
-from manyheads.launchers.nodes.open_rendezvous import called_machines
+from manyheads.launchers.nodes.gathering import Gathering, called_machines
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import NodeShare, attempt
 from manyheads.launchers.torchrun import order
@@ -132,7 +130,7 @@ def _reduced(machines: Gathering, nodes: list[Node], folder: RunFolder) -> str:
         job = Job(folder, len(nodes), environment(launcher), Heartbeat(None, ranks=len(nodes)), signals, 1.0, RANK)
         shares = [NodeShare(node, range(index, index + 1)) for index, node in enumerate(nodes)]
         try:
-            attempt(machines, shares, replace(job), order, number=0, stall_timeout=60)
+            attempt(machines, shares, job, order, number=0, stall_timeout=60)
         except (RunFailed, ConfigurationError) as error:
             return f"an all-reduce over all of them failed: {error}"
     times = json.loads((folder.logs / MEASURED).read_text())

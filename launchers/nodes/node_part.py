@@ -93,7 +93,9 @@ def start(order: Message, job: Here, codes: dict[int, int | None], folder: Path)
     variables = {**rank_variables(job.environment, address=order["address"]), PLACE: order["scratch"]}
     if "run_part" in order:
         environment = {**without_place(os.environ), **variables}
-        load(order["run_part"])(order, job, environment, folder=folder, note=partial(tell_restart, job.link))
+        load(order["run_part"])(
+            order, job, environment, folder=folder, note=lambda cause: job.link.send({"is": "restart", "cause": cause})
+        )
         return
 
     def read_exit_codes(text: str) -> dict[int, int]:
@@ -109,11 +111,6 @@ def start(order: Message, job: Here, codes: dict[int, int | None], folder: Path)
         read_exit_codes=read_exit_codes,
         stall_timeout=math.inf,  # the parent detects stalls: these ranks may wait for another node's
     )
-
-
-def tell_restart(link: ParentLink, cause: str) -> None:
-    """Tell the parent that a rank is restarted without the others."""
-    link.send({"is": "restart", "cause": cause})
 
 
 def filled(command: list[str], folder: Path) -> list[str]:

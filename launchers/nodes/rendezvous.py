@@ -57,7 +57,10 @@ class Strangers:
 
 
 class Node:
-    """One machine, as its agent describes it. ``heard``: when its last message arrived."""
+    """One machine, as its agent describes it. ``heard``: when its last message arrived.
+
+    ``address``: where the others reach it; ``port``: a free port there.
+    """
 
     def __init__(self, channel: Channel, described: Message):
         self.channel, self.described = channel, described

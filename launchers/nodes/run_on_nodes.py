@@ -11,9 +11,8 @@ from typing import Any
 from manyheads.launchers.environment import exported
 from manyheads.launchers.job import Job
 from manyheads.launchers.node_settings import NodeSettings
-from manyheads.launchers.nodes.gathering import Gathering
+from manyheads.launchers.nodes.gathering import Gathering, gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.open_rendezvous import gathering
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.shared_folder import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import Message
@@ -29,18 +28,10 @@ END_SECONDS = 8.0  # for the agents to end their ranks and confirm it
 
 @dataclass(frozen=True)
 class NodeShare:
-    """One machine's part of a run. ``address``: where the others reach it; ``port``: a free port there."""
+    """One machine's part of a run."""
 
     node: Node
     ranks: range
-
-    @property
-    def address(self) -> str:
-        return self.node.address
-
-    @property
-    def port(self) -> int:
-        return self.node.port
 
 
 Order = Callable[[Job, list[NodeShare], int], Message]
@@ -90,7 +81,7 @@ def attempt(
     ranks = Attempt(machines, job, {part.node: part.ranks for part in shares}, attempt=number, silence=silence)
     job = replace(job, name_of=ranks.name_of, reports=ranks.reports)
     with storage_token(job) as common:
-        first = shares[0]
+        first = shares[0].node
         meeting = {"MASTER_ADDR": first.address, "MASTER_PORT": str(first.port)}
         environment = {**exported(job.environment), **meeting}
         for index, share in enumerate(shares):
@@ -118,7 +109,7 @@ def starting(job: Job, share: NodeShare, environment: dict[str, str], common: Me
     """
     base = f"{scratch.base()}/manyheads-{common['token']}-"
     part = {"first": share.ranks.start, "count": len(share.ranks), "ranks": job.ranks, "name": share.node.name}
-    location = {"folder": str(job.folder.path), "scratch": base, "address": share.address}
+    location = {"folder": str(job.folder.path), "scratch": base, "address": share.node.address}
     return {"do": "start", "attempt": number, "environment": environment, **common, **part, **location}
 
 

@@ -72,11 +72,6 @@ class Channel:
         """This end's address, at which the other end reaches this machine."""
         return self._socket.getsockname()[0]
 
-    @property
-    def peer(self) -> str:
-        """The address of the other end."""
-        return self._socket.getpeername()[0]
-
     def close(self) -> None:
         """Close the connection, which also ends a waiting ``receive``."""
         with suppress(OSError):

@@ -5,21 +5,21 @@ However the child ends, Ray then ends everything that it has started for it.
 """
 
 import json
-import os
 import shlex
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from manyheads.launchers.agent_program import GrowingOutput
 from manyheads.launchers.job import Job
 from manyheads.launchers.node_settings import NodeSettings
-from manyheads.launchers.nodes.gathering import Gathering
-from manyheads.launchers.nodes.open_rendezvous import let_go, meet
+from manyheads.launchers.nodes.gathering import Gathering, let_go, meet
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.starting import agent_arguments, command_there
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
@@ -33,7 +33,7 @@ DRIVER = "manyheads.launchers.ray.ray_driver"
 END_SECONDS = 15.0
 
 
-class RayClient:
+class RayClient(AbstractContextManager["RayClient"]):
     """A connection to Ray, through a child process. ``asked``: the bundles, as ``ray_driver`` reads them.
 
     Raises ConfigurationError if there is no such cluster, and RunFailed if the child process is killed.
@@ -75,9 +75,6 @@ class RayClient:
             self._listener.join(timeout=5)
         self._process.stdout.close()  # type: ignore[union-attr]
 
-    def __enter__(self) -> "RayClient":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -101,29 +98,13 @@ class RayClient:
 LOOK_SECONDS = 0.2
 
 
-class RayOutput:
-    """The growing output of rank 0, as a file."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._read = path.stat().st_size if path.exists() else 0
-
-    def show(self, done: threading.Event) -> None:
-        """Copy what is appended to stdout, until ``done`` is set, and then the rest."""
-        while True:
+def show(output: GrowingOutput, done: threading.Event) -> None:
+    """Print what rank 0 writes, until ``done`` is set, and then the rest."""
+    is_last = False
+    with suppress(OSError):  # the run is elsewhere and continues; the command fails when it prints its end
+        while not is_last:
             is_last = done.wait(LOOK_SECONDS)
-            if self._path.exists():
-                with open(self._path, "rb", opener=no_link) as file:
-                    file.seek(self._read)
-                    text = file.read()
-                self._read += len(text)
-                try:
-                    sys.stdout.flush()
-                    os.write(sys.stdout.fileno(), text) if text else None
-                except OSError:  # the run is elsewhere and continues; the command fails when it prints its end
-                    return
-            if is_last:
-                return
+            output.pass_on()
 
 
 POLL_SECONDS = 0.1
@@ -196,5 +177,5 @@ def placed(
             client.start(
                 [_command(settings, name, endpoint, out) for name, out in zip(settings.hosts, outputs, strict=True)]
             )
-            with in_background(RayOutput(outputs[0]).show, name="output"):
+            with in_background(partial(show, GrowingOutput(outputs[0])), name="output"):
                 yield machines

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyheads.launchers import warm_server
+from manyheads.launchers.agent_program import GrowingOutput
 from manyheads.launchers.causes import error_of
 from manyheads.launchers.job import Job
 from manyheads.launchers.launcher import Launcher
@@ -20,15 +21,12 @@ from manyheads.launchers.result import finish
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.allocation import Allocation
 from manyheads.launchers.slurm.batch_script import output, script, write_script
-from manyheads.launchers.slurm.following import Following, JobOutput, ended_badly, last_line, note_job, refuse_queued
+from manyheads.launchers.slurm.following import Following, ended_badly, last_line, note_job, refuse_queued
 from manyheads.launchers.torchrun import order
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 log = logging.getLogger(__name__)
 # A step of one task on one node, with all that the job has of the node, beside other steps.
@@ -68,15 +66,12 @@ class Slurm(Launcher):
     def refuse_early(self, run: RunConfig, environment: Mapping[str, str]) -> None:
         warm_server.check_once(run, environment)
 
-    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
-        return order(job, shares, number)
-
     def launch_on_machines(self, job: Job, run: Callable[..., None]) -> None:
         assert self._allocation is not None  # only a job in the queue starts ranks
         job.added["slurm"] = {"job": self._allocation.job, "restarts": self._allocation.restarts}
         self._checkpoint = _newest(job.folder)
         with self._stopping_at_limit(job):
-            super().launch_on_machines(job, run)
+            run(self.settings, job, order, stall_timeout=self.stall_timeout)
 
     def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> ResultJson:
         if self._is_apart and not self._section["follow"]:
@@ -87,7 +82,7 @@ class Slurm(Launcher):
             folder.clear_attempt()
             try:
                 text = write_script(folder, run.launcher.section, name=run.name, pinned=pinned)
-                written = JobOutput(output(folder))
+                written = GrowingOutput(output(folder))
                 job = slurm_commands.submit(text, script(folder), signals)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 finish(folder, run.as_planned, 0.0, reason)

@@ -1,19 +1,18 @@
 """The Slurm job of a run: recorded, so that it is not submitted twice; followed to its end; and its status."""
 
 import signal
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from manyheads.launchers.agent_program import GrowingOutput
 from manyheads.launchers.causes import last_words
 from manyheads.launchers.launcher_option import Standing
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.batch_script import output
 from manyheads.launchers.slurm.slurm_commands import GONE, Absence, Status
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, printable_text
-from manyheads.runner.run.data_files import no_link, read_json
+from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
 AWAY = "Slurm"  # key in a listing's answers: Slurm could not be asked
@@ -74,32 +73,10 @@ def _standing(folder: RunFolder, job: str, status: Status) -> Standing:
     return Standing("failed", failure.message) if failure else Standing("interrupted", f"job {job} {status}")
 
 
-class JobOutput:
-    """The output that a job writes from now on. Reopens the file each time, since it may be on NFS."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._at = path.stat().st_size if path.exists() else 0
-
-    def pass_on(self) -> bool:
-        """Print what was written since the last call; returns whether there was anything."""
-        try:
-            with open(self._path, "rb", opener=no_link) as file:
-                file.seek(self._at)
-                new = file.read()
-        except OSError:
-            return False
-        self._at += len(new)
-        if new:
-            sys.stdout.buffer.write(new) if hasattr(sys.stdout, "buffer") else sys.stdout.write(new.decode())
-            sys.stdout.flush()
-        return bool(new)
-
-
 class Following:
     """Follows one job. ``signals``: received by this process; the first asks the job to stop, a second ends it."""
 
-    def __init__(self, folder: RunFolder, job: str, output: JobOutput, signals: list[int]):
+    def __init__(self, folder: RunFolder, job: str, output: GrowingOutput, signals: list[int]):
         self._folder, self._job, self._output, self._signals = folder, job, output, signals
         self._passed_on = 0
         self._said = ""

@@ -104,14 +104,10 @@ def status(job: str, signals: Sequence[int] = ()) -> Status:
 
 def status_now(job: str, *, seconds: float = SECONDS) -> Status | None:
     """A job's status; None if the controller does not answer within ``seconds``."""
-    done = _shown(job, seconds)
+    done = _run("scontrol", "show", "job", "-o", job, seconds=seconds)
     if done.code == 0 and "JobState=" in done.text:
         return parsed(done.text.splitlines()[0])
     return GONE if "Invalid job id" in done.errors else None
-
-
-def _shown(job: str, seconds: float = SECONDS) -> ProgramOutput:
-    return _run("scontrol", "show", "job", "-o", job, seconds=seconds)
 
 
 def parsed(line: str) -> Status:

@@ -25,8 +25,7 @@ from manyheads.launchers.sweep.plan import (
     saved,
 )
 from manyheads.launchers.sweep.pruning import NoPruning
-from manyheads.launchers.sweep.resume_sweep import resume_job
-from manyheads.launchers.sweep.run_jobs import conclude, run_jobs
+from manyheads.launchers.sweep.run_jobs import conclude, resume_job, run_jobs
 from manyheads.launchers.sweep.sweep_options import Options, check_used, combinations
 from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.fresh_folder import BASIC_SWEEPER

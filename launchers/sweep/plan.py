@@ -13,8 +13,8 @@ from omegaconf import DictConfig, open_dict, read_write
 from manyheads.launchers.sweep.sweep_options import Options, combinations, excluded_by, written
 from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.fresh_folder import guard_logs, save_composed, without_links
 from manyheads.runner.config.hydra_errors import check_experiment
-from manyheads.runner.config.hydra_files import guard_logs, save_composed, without_links
 from manyheads.runner.config.lookup import searched
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config

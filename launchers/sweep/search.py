@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.launchers.sweep.pruning import NoPruning, Pruning
-from manyheads.launchers.sweep.resume_sweep import finish
-from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
+from manyheads.launchers.sweep.pruning import LOSS, Judge, NoPruning, Pruning, Reports, jobs, parameters_of
+from manyheads.launchers.sweep.run_jobs import finish
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, not_allowed
 from manyheads.runner.option.locate import instantiate_named
 from manyheads.runner.records.load_run import read_columns

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from manyheads.launchers.job import Job
 from manyheads.launchers.node_settings import NodeSettings
-from manyheads.launchers.nodes.gathering import Gathering
+from manyheads.launchers.nodes.gathering import Gathering, gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.open_rendezvous import gathering
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import (
     END_SECONDS,
@@ -24,8 +23,8 @@ from manyheads.launchers.nodes.run_on_nodes import (
 from manyheads.launchers.nodes.shared_folder import storage_token
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
+from manyheads.launchers.torchft import RESTARTED, note_restart
 from manyheads.launchers.torchft.lighthouse import Lighthouse
-from manyheads.launchers.torchft.replica_part import RESTARTED, note_restart
 from manyheads.launchers.torchft.replica_processes import LAST_SECONDS
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.run import scratch

@@ -10,8 +10,8 @@ from manyheads.launchers.companions import Accompanied, Span
 from manyheads.launchers.experiment import run_typed
 from manyheads.launchers.resume_run import resume_run
 from manyheads.launchers.sweep.comparison import answer_of
-from manyheads.launchers.sweep.resume_sweep import command_of
-from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
+from manyheads.launchers.sweep.run_jobs import command_of
+from manyheads.launchers.sweep.run_jobs import resume as resume_sweep
 from manyheads.runner.checkpoint.fetch import fetch
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.config.command_line import typed_values

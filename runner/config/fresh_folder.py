@@ -1,23 +1,72 @@
-"""Chooses a fresh folder for each run and sweep, before Hydra writes anything."""
+"""Chooses a fresh folder for each run and sweep, before Hydra writes anything, and writes Hydra's own files there.
 
+They are written through the guard: no link that others plant meanwhile is followed.
+"""
+
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from io import TextIOWrapper
 from pathlib import Path
+from textwrap import indent
 from typing import Any, NoReturn, cast
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from manyheads.runner.config.command_line import typed_values
-from manyheads.runner.config.hydra_files import guard_logs, save_composed, without_links
 from manyheads.runner.config.lookup import option_of
 from manyheads.runner.config.quoting import readable
 from manyheads.runner.errors import ConfigurationError, Ended
 from manyheads.runner.machine.ownership import open_to_others
 from manyheads.runner.option.declared import declared
-from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run import yaml_text
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import fresh_folder, make_folder
+from manyheads.runner.run.frozen_config import text_of
 from manyheads.runner.run.run_folder import LEDGER, RUN_DIR, SWEEP_DIR, RunFolder
+
+
+class LogFile(logging.FileHandler):
+    """A log's file that is opened through the guard. Raises as ``Folder.plain``, for a link as well."""
+
+    def _open(self) -> TextIOWrapper:
+        how: Any = {"encoding": self.encoding, "errors": self.errors, "opener": no_link}
+        return cast(TextIOWrapper, open(self.baseFilename, self.mode, **how))
+
+
+def guard_logs(hydra: DictConfig) -> None:
+    """Let a job's log files, as Hydra's section configures them, be opened through the guard."""
+    for handler in (OmegaConf.select(hydra, "job_logging.handlers") or {}).values():
+        if handler.get("class") == "logging.FileHandler":
+            with read_write(handler):
+                handler["class"] = f"{LogFile.__module__}.{LogFile.__name__}"
+
+
+def without_links(path: Path) -> Path:
+    """The path with links on the way followed, once, since the guard follows none; unchanged if there are none."""
+    return path if path.resolve() == Path(os.path.abspath(path)) else path.resolve()
+
+
+def save_composed(folder: Path, composed: DictConfig) -> str:
+    """Write the files that Hydra writes to ``.hydra`` when a job starts; returns the text of config.yaml.
+
+    Raises ConfigurationError for links, and OSError.
+    """
+    content: Any = OmegaConf.to_container(composed, enum_to_str=True)
+    hydra = content.pop("hydra")
+    texts = {
+        "config": text_of(content),
+        "hydra": "hydra:\n" + indent(text_of(hydra), "  "),
+        "overrides": yaml_text.dump(hydra["overrides"]["task"]),
+    }
+    make_folder(folder)
+    for name, text in texts.items():
+        with open(folder / f"{name}.yaml", "w", encoding="utf-8", opener=no_link) as file:
+            file.write(text)
+    return texts["config"]
+
 
 OWN_PLUGINS = "hydra_plugins.manyheads."
 BASIC_SWEEPER = f"{OWN_PLUGINS}combinations.Combinations"

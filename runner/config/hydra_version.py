@@ -17,7 +17,7 @@ VERSION_BASE: dict[str, Any] = {} if _FROM_1_4 else {"version_base": "1.3"}
 # What Hydra itself creates, by this project's conf/; options are created by ``runner/option/locate.py``.
 _CREATED = (
     *("manyheads.runner.config.fresh_folder.FreshFolder", "hydra_plugins.manyheads.*"),
-    *("logging.*", "manyheads.runner.config.hydra_files.LogFile"),
+    *("logging.*", "manyheads.runner.config.fresh_folder.LogFile"),
     *("optuna.samplers.*", "optuna.pruners.*", "manyheads.launchers.sweep.pruning.hyperband"),
 )
 _TARGET = re.compile(r"""_target_["']?\s*[:=]\s*["']?([\w.]+)""")

@@ -27,7 +27,6 @@ from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import call, map_tensors
-from manyheads.runner.provenance.kept_threads import chosen_threads
 from manyheads.runner.run.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ def decided(parallel: Parallel, prepared: Prepared, folder: RunFolder, *, by: st
     passes.
     """
     train = prepared.loaders.train
-    if (chosen := chosen_threads(folder)) is not None:
+    if (chosen := folder.chosen_threads()) is not None:
         torch.set_num_threads(chosen)
         return []
     work = work_per_operation(prepared.model, train)

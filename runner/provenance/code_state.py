@@ -43,10 +43,10 @@ def code_state() -> tuple[str | None, bytes]:
     return (None, b"") if output is None or diff is None else (commit, diff)
 
 
-def _git(*arguments: str, variables: dict[str, str] | None = None) -> bytes:
+def _git(*arguments: str) -> bytes:
     if not IS_CHECKOUT:  # installed, perhaps inside the user's own repository
         return b""
-    return git(ROOT, *arguments, variables=variables)
+    return git(ROOT, *arguments)
 
 
 def is_known(commit: str) -> bool:

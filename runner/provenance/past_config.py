@@ -18,12 +18,11 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.copies import copies, import_copies, overrides_of
 from manyheads.runner.provenance.kept_files import changed_files, kept
-from manyheads.runner.provenance.kept_threads import kept_threads
 from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.admit import admit_declarations, admit_run, door, trusting
-from manyheads.runner.trust.plain_content import refuse_content
+from manyheads.runner.trust.check_trust import refuse_content
 from manyheads.runner.trust.trust_store import Trust
 
 
@@ -76,7 +75,7 @@ class PastConfig:
 
         Raises what Hydra raises, and ConfigurationError as ``saved.composed`` and ``freeze.checked`` do.
         """
-        plain = [*kept_threads(self.folder), *first, *self.replaced, *self.line.overrides]
+        plain = [*self.folder.kept_threads(), *first, *self.replaced, *self.line.overrides]
         composed, folders = saved.composed(self.config, plain, chosen=self.line.chosen)
         return checked(composed, admit=door(self.trust(*first)), folders=folders)
 

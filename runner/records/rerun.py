@@ -9,7 +9,6 @@ from manyheads.runner.config.quoting import quoted
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.code_state import ROOT
-from manyheads.runner.provenance.kept_threads import kept_threads
 from manyheads.runner.records.run_result import result_if_any
 from manyheads.runner.run.child_command import ChildEnd, run_command
 from manyheads.runner.run.data_files import read_bytes
@@ -33,7 +32,7 @@ class Rerun:
         saved = ["--config-path", str(self.saved.parent), "--config-name", self.saved.stem]
         config = run_config(read_bytes(self.saved), self.saved)
         apart = ["checkpoint.mirror=null"] if config.get("checkpoint", {}).get("mirror") else []  # the recorded run's
-        apart += kept_threads(RunFolder(self.saved.parent))
+        apart += RunFolder(self.saved.parent).kept_threads()
         command = [sys.executable, *train, *saved, *apart, *overrides, f"hydra.run.dir={quoted(folder)}"]
         # The code in ``root`` comes first, since another copy may be installed.
         folders = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []

@@ -9,7 +9,6 @@ from manyheads.runner.config.lookup import own_sections
 from manyheads.runner.machine.gpus import THROTTLED
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.tree import OPTION
-from manyheads.runner.provenance.kept_threads import chosen_threads
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.records.keys import follows, repeating_keys, varies, varying
@@ -131,7 +130,7 @@ def shortened(numbers: Sequence[str], most: int = 8) -> str:
 def _threads(row: ReportRow) -> int | None:
     per_rank = row.first.run.config.get("launcher.threads_per_rank")
     if isinstance(per_rank, str):
-        per_rank = chosen_threads(RunFolder(row.first.run.folder))
+        per_rank = RunFolder(row.first.run.folder).chosen_threads()
     return per_rank * row.measures.ranks if isinstance(per_rank, int) and row.measures.ranks else None
 
 

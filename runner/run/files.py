@@ -145,7 +145,7 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
     except OSError as error:  # such as of a read-only disk
         raise ConfigurationError(f"{of} cannot be run: {path.name}: {error.strerror}.") from None
     with file:
-        if not _try_lock(file, fcntl.LOCK_EX):
+        if not try_lock(file):
             raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.")
         with _released(file):
             yield
@@ -163,7 +163,7 @@ def in_turn(path: Path) -> Iterator[None]:
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock on a file that exists."""
     with open(path, "rb", opener=_lock_file) as file, _released(file):
-        return not _try_lock(file, fcntl.LOCK_SH)
+        return not try_lock(file, fcntl.LOCK_SH)
 
 
 @contextmanager
@@ -182,9 +182,13 @@ def lock_shared(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
-def try_lock(descriptor: int) -> bool:
-    """Try to get an exclusive lock on an open file, for as long as ``lock_shared``; returns whether that succeeded."""
-    return _try_lock(descriptor, fcntl.LOCK_EX)
+def try_lock(file: IO[bytes] | int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Try to get a lock on an open file, for as long as ``lock_shared``; returns whether that succeeded."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def try_part(descriptor: int, byte: int) -> bool:
@@ -209,14 +213,6 @@ def _lock_file(path: str, flags: int) -> int:
     """An opener for a file that is not written to, and may have further names, as in a backup of hard links."""
     with Folder(Path(path).parent) as folder:
         return folder.descriptor(Path(path).name, flags | os.O_NONBLOCK)
-
-
-def _try_lock(file: IO[bytes] | int, kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def fresh_folder(path: Path) -> Path:

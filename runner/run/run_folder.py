@@ -169,6 +169,18 @@ class RunFolder(FrozenConfig):
         for path in [self.result, *matching(self.logs, f"{FLIGHT}*")]:
             remove(path)
 
+    def chosen_threads(self) -> int | None:
+        """How many CPU threads each rank has chosen; None if the config sets it, or the run has not begun to train."""
+        try:
+            return max(1, int(read_json(self.threads)["threads"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def kept_threads(self) -> list[str]:
+        """The override by which another run has as many threads, and so rounds as this one; empty without any."""
+        threads = self.chosen_threads()
+        return [] if threads is None else [f"launcher.threads_per_rank={threads}"]
+
     def copied_code(self) -> dict[str, bytes]:
         """The files in code/, with their contents, by their paths in the run. Raises ConfigurationError for a link.
 

@@ -42,8 +42,7 @@ from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.frozen_config import run_config, without_format
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.allowed_keys import may_declare
-from manyheads.runner.trust.check_trust import complaint, refuse_untrusted, shown
-from manyheads.runner.trust.plain_content import refuse_content
+from manyheads.runner.trust.check_trust import complaint, refuse_content, refuse_untrusted, shown
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 

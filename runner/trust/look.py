@@ -19,8 +19,7 @@ from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check_trust import plain, untrusted
-from manyheads.runner.trust.plain_content import RESOLVER, leads_to_hydra, resolvers
+from manyheads.runner.trust.check_trust import RESOLVER, leads_to_hydra, plain, resolvers, untrusted
 from manyheads.runner.trust.trust_store import Trust
 
 ROWS = 20  # of a terminal, that a screen takes

@@ -7,7 +7,7 @@ ASK = {
     "runner.config.origin": "a command line, with the configs that it names",
     "runner.provenance.past_config": "a run or a config that was recorded",
     "runner.records.load_run": "the classes that a record names",
-    "launchers.sweep.resume_sweep": "the jobs that a ledger names",
+    "launchers.sweep.run_jobs": "the jobs that a ledger names",
     "runner.commands.trust": "the user, who trusts a folder",
     "runner.commands.init": "the user, who trusts a new project",
 }

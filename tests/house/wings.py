@@ -57,13 +57,13 @@ WINGS = {  # by name, what is deleted
     ],
     "publishing": [
         *("launchers/companions/publishing", "runner/commands/publish.py", "tests/launchers/companions/publishing"),
-        *(f"runner/logger/{name}.py" for name in ("wandb", "trackio", "mlflow", "mlflow_store")),
+        *(f"runner/logger/{name}.py" for name in ("wandb", "trackio", "mlflow")),
         *(f"conf/logger/{name}.yaml" for name in ("wandb", "trackio", "mlflow")),
         "tests/logger/test_mlflow.py",
     ],
     **{name: [f"runner/logger/{name}.py", f"conf/logger/{name}.yaml"] for name in ("wandb", "trackio")},
     "mlflow": [
-        *(f"runner/logger/{name}.py" for name in ("mlflow", "mlflow_store")),
+        "runner/logger/mlflow.py",
         *("conf/logger/mlflow.yaml", "tests/logger/test_mlflow.py"),
         "tests/launchers/companions/publishing/test_empty_folder.py",
     ],

@@ -10,7 +10,6 @@ from torch import nn
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import threads
 from manyheads.runner.loop.threads import WORTH, decided, fewest, most_worth, work_per_operation
-from manyheads.runner.provenance.kept_threads import chosen_threads, kept_threads
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
 
@@ -132,7 +131,7 @@ def test_measuring_times_passes_in_turn(tmp_path, monkeypatch, took, chosen):
 
     update = SimpleNamespace(parallel=SimpleNamespace(gather=lambda value: [value], records=True), prime=prime)
     measuring.attached(update, SimpleNamespace(display=SimpleNamespace(say=said.append))).start(None)
-    assert torch.get_num_threads() == chosen == chosen_threads(RunFolder(tmp_path))
+    assert torch.get_num_threads() == chosen == RunFolder(tmp_path).chosen_threads()
     assert said == [
         f"CPU threads per rank: {chosen}; passes took 1e+03 ms with 1 and {1000 * took[2]:g} ms with 2 (medians of 5)"
     ]
@@ -141,12 +140,12 @@ def test_measuring_times_passes_in_turn(tmp_path, monkeypatch, took, chosen):
 @pytest.mark.parametrize("content", ["", "[]", '{"threads": "many"}', '{"most": 2}'])
 def test_a_record_that_cannot_be_read_counts_as_none(tmp_path, content):
     (tmp_path / "threads.json").write_text(content)
-    assert (chosen_threads(RunFolder(tmp_path)), kept_threads(RunFolder(tmp_path))) == (None, [])
+    assert (RunFolder(tmp_path).chosen_threads(), RunFolder(tmp_path).kept_threads()) == (None, [])
 
 
 def test_a_repetition_has_as_many_threads(tmp_path):
     (tmp_path / "threads.json").write_text('{"threads": 3}')
-    assert kept_threads(RunFolder(tmp_path)) == ["launcher.threads_per_rank=3"]
+    assert RunFolder(tmp_path).kept_threads() == ["launcher.threads_per_rank=3"]
 
 
 @pytest.mark.parametrize("value", ["none", "auto:0", "measure:x", "0"])

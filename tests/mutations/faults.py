@@ -113,7 +113,7 @@ FAULTS = (
     Fault(
         name="a resumed sweep forgets the jobs that were interrupted",
         promise="a sweep that is killed or stopped",
-        file="launchers/sweep/resume_sweep.py",
+        file="launchers/sweep/run_jobs.py",
         original='DONE = ("completed", "pruned")',
         replacement='DONE = ("completed", "pruned", "interrupted")',
         tests=("tests/launchers/sweep/test_sweep.py::TestGoingOn::test_ends_with_the_same_results",),
@@ -311,7 +311,7 @@ FAULTS = (
         original="sessions = live.sessions()",
         replacement="sessions = [self._session.session]",
         tests=(
-            "tests/launchers/companions/budget/test_counting.py::test_runs_that_share_a_budget_together_stop_at_its_limit",
+            "tests/launchers/companions/budget/test_watching.py::test_runs_that_share_a_budget_together_stop_at_its_limit",
         ),
     ),
     Fault(

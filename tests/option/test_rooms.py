@@ -33,7 +33,6 @@ ALLOWED = {
     # a strategy with a launcher of its own, whose replicas may have several ranks
     "launchers/torchft/__init__.py": {"import.replicated", "import.spawn", "parallel.ranks_per_replica"},
     "launchers/torchft/lighthouse.py": {"import.replicated"},
-    "launchers/torchft/replica_part.py": {"import.replicated", "import.spawn"},
     "runner/parallel/replicated.py": {"ddp", "fsdp", "torchft", "launcher.hang_timeout"},
     "runner/parallel/rank/replicated/__init__.py": {"ddp"},
     "runner/parallel/rank/replicated/membership.py": {"torchft"},

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from manyheads.launchers.sweep.pruning import NoPruning
-from manyheads.launchers.sweep.resume_sweep import command_of, finish
+from manyheads.launchers.sweep.run_jobs import command_of, finish
 from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from manyheads.launchers import launch as launching
 from manyheads.launchers import resume_run as resuming_run
-from manyheads.launchers.sweep import resume_sweep as resuming
+from manyheads.launchers.sweep import run_jobs as resuming
 from manyheads.runner.option.rules import KeyKind
 from manyheads.runner.trust.allowed_keys import own_kinds
 from manyheads.runner.trust.check_trust import untrusted

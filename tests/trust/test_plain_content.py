@@ -6,7 +6,7 @@ import pytest
 
 from manyheads.runner.config.saved import BYTES, parse_config
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.trust.plain_content import refuse_content
+from manyheads.runner.trust.check_trust import refuse_content
 
 EVIL = "callbacks: {evil: {_target_: os.mkdir}}"
 HYDRA = {

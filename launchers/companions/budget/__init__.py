@@ -16,7 +16,7 @@ SPAN = Span.RANKS
 def refuse_start(folder: Path) -> None:
     """Raises BudgetSpent if the budget of a run in ``folder`` is spent, and ConfigurationError if it cannot be read."""
     if (budget := budget_file(folder)) is not None:
-        from manyheads.launchers.companions.budget.counting import refuse_spent  # few runs have a budget
+        from manyheads.launchers.companions.budget.watching import refuse_spent  # few runs have a budget
 
         refuse_spent(budget, folder)
 
@@ -51,7 +51,7 @@ def _counted(folder: Path, kind: str, devices: int, run: Accompanied | None) -> 
     if (budget := budget_file(folder)) is None:
         yield
         return
-    from manyheads.launchers.companions.budget.counting import counted  # few runs have a budget
+    from manyheads.launchers.companions.budget.watching import counted  # few runs have a budget
 
     with counted(budget, folder, kind=kind, devices=devices, run=run):
         yield

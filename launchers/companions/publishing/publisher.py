@@ -15,8 +15,7 @@ from contextlib import suppress
 from itertools import groupby
 
 from manyheads.launchers.companions.publishing.empty_folder import in_empty_folder
-from manyheads.launchers.companions.publishing.pictures import PictureFolder
-from manyheads.launchers.companions.publishing.points import EPOCHS, STEPS, TableRow, Tables
+from manyheads.launchers.companions.publishing.points import EPOCHS, STEPS, PictureFolder, TableRow, Tables
 from manyheads.launchers.companions.publishing.publish_state import (
     PublishState,
     masked,

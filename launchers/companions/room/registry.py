@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -79,7 +79,7 @@ class Lease:
         let_go(self._descriptor)
 
 
-class Registry:
+class Registry(AbstractContextManager["Registry"]):
     """All claims of this user's runs. Use it in a ``with`` statement."""
 
     def __init__(self, folder: Folder):
@@ -98,9 +98,6 @@ class Registry:
         """The registry, to be read; None if no run has made a claim. Raises as ``leases_folder``."""
         folder = leases_folder(create=False)
         return None if folder is None else cls(folder)
-
-    def __enter__(self) -> "Registry":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._folder.__exit__()

@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ class QueueEntry:
         return RunFolder(self.path)
 
 
-class RunQueue:
+class RunQueue(AbstractContextManager["RunQueue"]):
     """The runs in this working directory's queue. Use it in a ``with`` statement, and its methods in a ``turn``."""
 
     def __init__(self, folder: Folder):
@@ -93,9 +93,6 @@ class RunQueue:
         """The queue; None if no run was ever queued. Raises as ``created``."""
         folder = private_folder(QUEUE, create=False, refusal=_refusal)
         return None if folder is None else cls(folder)
-
-    def __enter__(self) -> "RunQueue":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._folder.__exit__()

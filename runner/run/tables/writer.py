@@ -95,52 +95,47 @@ class CSVWriter(NullWriter):
         finds_spikes: bool = False,
         loggers: "Sequence[Logger]" = (),
     ):
-        columns = (*STEP_COLUMNS, *([MFU] if has_mfu else []))
-        self._steps = CSVTable(folder.steps, columns, position.get("steps", 0))
-        self._epochs = CSVTable(folder.epochs, epoch_columns(train, val), position.get("epochs", 0))
-        self._evaluations: CSVTable | None = None
-        if within_epochs:
-            self._evaluations = CSVTable(folder.evaluations, evaluation_columns(val), position.get("evaluations", 0))
-        self._taken = CSVTable(folder.samples, TAKEN, position.get("samples", 0))
-        self._skipped: CSVTable | None = None
-        if skips:
-            self._skipped = CSVTable(folder.skipped, SKIPPED, position.get("skipped", 0))
-        self._spikes: CSVTable | None = None
-        if finds_spikes:
-            self._spikes = CSVTable(folder.spikes, SPIKES, position.get("spikes", 0))
+        columns = {
+            "steps": (*STEP_COLUMNS, *([MFU] if has_mfu else [])),
+            "epochs": epoch_columns(train, val),
+            **({"evaluations": evaluation_columns(val)} if within_epochs else {}),
+            "samples": TAKEN,
+            **({"skipped": SKIPPED} if skips else {}),
+            **({"spikes": SPIKES} if finds_spikes else {}),
+        }
+        self._tables = {
+            name: CSVTable(getattr(folder, name), titles, position.get(name, 0)) for name, titles in columns.items()
+        }
         self._pictures, self._loggers = folder.pictures, loggers
         self._flushed = -FLUSH_SECONDS
 
     def step(self, row: Numbers) -> None:
-        self._steps.append(row)
+        self._tables["steps"].append(row)
         for logger in self._loggers:
             logger.step(row)
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self._flush()
 
     def epoch(self, row: Numbers) -> None:
-        self._epochs.append(row)
+        self._tables["epochs"].append(row)
         for logger in self._loggers:
             logger.epoch(row)
         self._flush()
 
     def evaluation(self, row: Numbers) -> None:
-        assert self._evaluations is not None
-        self._evaluations.append(row)
+        self._tables["evaluations"].append(row)
         for logger in self._loggers:
             logger.evaluation(row)
         self._flush()
 
     def taken(self, row: Row) -> None:
-        self._taken.append(row)
+        self._tables["samples"].append(row)
 
     def skipped(self, row: Row) -> None:
-        assert self._skipped is not None
-        self._skipped.append(row)
+        self._tables["skipped"].append(row)
 
     def spike(self, row: Row) -> None:
-        assert self._spikes is not None
-        self._spikes.append(row)
+        self._tables["spikes"].append(row)
 
     def picture(self, name: str, png: bytes, step: int) -> None:
         make_folder(self._pictures)
@@ -150,7 +145,7 @@ class CSVWriter(NullWriter):
 
     def position(self) -> dict[str, int]:
         self._flush()
-        return {name: table.size() for name, table in self._tables().items()}
+        return {name: table.size() for name, table in self._tables.items()}
 
     def end(self, result: ResultJson) -> None:
         self._flush()
@@ -158,18 +153,13 @@ class CSVWriter(NullWriter):
             logger.end(result)
 
     def close(self) -> None:
-        for table in self._tables().values():
+        for table in self._tables.values():
             table.close()
         for logger in self._loggers:
             logger.close()
 
-    def _tables(self) -> dict[str, "CSVTable"]:
-        tables = {"steps": self._steps, "epochs": self._epochs, "evaluations": self._evaluations}
-        tables |= {"samples": self._taken, "skipped": self._skipped, "spikes": self._spikes}
-        return {name: table for name, table in tables.items() if table is not None}
-
     def _flush(self) -> None:
-        for table in self._tables().values():
+        for table in self._tables.values():
             table.flush()
         for logger in self._loggers:
             logger.flush()

@@ -19,11 +19,10 @@ import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from manyheads.launchers.sweep import resume_sweep
-from manyheads.launchers.sweep.pruning import Pruning
-from manyheads.launchers.sweep.resume_sweep import command_of
+from manyheads.launchers.sweep import run_jobs
+from manyheads.launchers.sweep.pruning import LOSS, Judge, Pruning, Reports, jobs, parameters_of
+from manyheads.launchers.sweep.run_jobs import command_of
 from manyheads.launchers.sweep.search import Search
-from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -200,8 +199,8 @@ def searched(optuna: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         )
         ledger, left = Ledger(tmp_path / name), dict(fate)
         trained = Trained(ledger, left, looks)
-        monkeypatch.setattr(resume_sweep, "run_jobs", trained.run)
-        monkeypatch.setattr(resume_sweep, "conclude", lambda *_, **__: None)
+        monkeypatch.setattr(run_jobs, "run_jobs", trained.run)
+        monkeypatch.setattr(run_jobs, "conclude", lambda *_, **__: None)
         for _ in range(1 + len(fate)):
             with suppress(Killed, RunFailed):
                 Search(config, trained, []).run()

@@ -384,6 +384,6 @@ def test_a_failure_travels_between_processes():
 
 
 def test_no_torch_in_a_sweep():
-    modules = "manyheads.launchers.sweep.batch, manyheads.launchers.sweep.resume_sweep"
+    modules = "manyheads.launchers.sweep.batch, manyheads.launchers.sweep.run_jobs"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False).returncode == 0

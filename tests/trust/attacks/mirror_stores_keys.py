@@ -36,7 +36,7 @@ class Bucket:
 def attack(scene):
     from manyheads.launchers.companions.mirror.upload import Mirror
     from manyheads.launchers.nodes import wire
-    from manyheads.launchers.nodes.open_rendezvous import meet
+    from manyheads.launchers.nodes.gathering import meet
 
     run, bucket = RunFolder(scene.new("run")), Bucket()
     run.config.write_text("format: 2\n")

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
 from socket import socket
 from typing import IO, Any
@@ -25,7 +25,7 @@ def unavailable() -> str | None:
     return None if find_spec("obstore") else EXTRA
 
 
-class Storage:
+class Storage(AbstractContextManager["Storage"]):
     """The objects below an address, through a separate process, which forks of this one use as well.
 
     ``retry_for``: seconds for which a failing request is retried; ``cache``: where parts of objects are kept. Must be
@@ -50,9 +50,6 @@ class Storage:
         except StorageError:
             self.close()
             raise
-
-    def __enter__(self) -> "Storage":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

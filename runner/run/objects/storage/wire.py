@@ -13,9 +13,6 @@ from typing import Any
 from manyheads.runner.run.objects import MissingObject, StorageError
 
 MOST = 2**17  # bytes of a message
-READY = "ready"
-
-
 KINDS: Mapping[str, type[StorageError]] = {"missing": MissingObject, "other": StorageError}
 
 

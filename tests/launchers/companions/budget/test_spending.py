@@ -68,7 +68,7 @@ def test_what_a_killed_process_has_used_counts(budget, tmp_path):
     path = budget("device_seconds: 1000")
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from manyheads.launchers.companions.budget.counting import counted\n"
+        "from manyheads.launchers.companions.budget.watching import counted\n"
         "with counted(Path(sys.argv[1]), Path(sys.argv[2]), kind='core', devices=10, run=None): time.sleep(100)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / ".names")}

@@ -11,7 +11,7 @@ import pytest
 from manyheads.launchers.companions.publishing.empty_folder import in_empty_folder, tell_unread
 from manyheads.runner.config.project import own_project
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.logger.mlflow_store import Store, absolute
+from manyheads.runner.logger.mlflow import Store, absolute
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run import seal
 from tests.launchers.companions.publishing.wandb_server import Service

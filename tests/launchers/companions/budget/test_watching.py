@@ -13,9 +13,9 @@ import pytest
 from manyheads.launchers import companions
 from manyheads.launchers.companions import Accompanied
 from manyheads.launchers.companions.budget import accompany_program, devices_of
-from manyheads.launchers.companions.budget.counting import counted
 from manyheads.launchers.companions.budget.limits import NAMED, budget_file
 from manyheads.launchers.companions.budget.spending import SpendingLedger
+from manyheads.launchers.companions.budget.watching import counted
 from manyheads.runner.errors import BudgetSpent, ConfigurationError, Interrupted
 from tests.launchers.companions.budget.conftest import session, spent, stub, until
 

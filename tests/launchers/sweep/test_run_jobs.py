@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.sweep import resume_sweep as module
-from manyheads.launchers.sweep.resume_sweep import resume
+from manyheads.launchers.sweep import run_jobs as module
+from manyheads.launchers.sweep.run_jobs import resume
 from manyheads.runner.run.ledger import Entry, Ledger
 from tests.conftest import FAST, ROOT, RUN, Done, execute
 from tests.tail import tail
