@@ -70,10 +70,7 @@ def as_flags(terms: Mapping[str, Term]) -> list[str]:
     flags = []
     for name, value in terms.items():
         flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            flags += [flag] * value
-        else:
-            flags += [flag, str(value)]
+        flags += [flag] * value if isinstance(value, bool) else [flag, str(value)]
     return flags
 
 

@@ -127,11 +127,14 @@ class Failure:
         if (lost := lost_output(error)) is not None:
             return cls(rank=rank, exit_code=1, type=type(lost).__name__, message=f"{NO_OUTPUT}: {lost.strerror}")
         exit_code = error.code if isinstance(error, SystemExit) else getattr(error, "exit_code", 1)
-        if not isinstance(exit_code, int):
-            exit_code = 1
-        trace = "".join(traceback.format_exception(error))
-        name = type(error).__name__
-        failure = cls(_kind(error), rank=rank, exit_code=exit_code, type=name, message=str(error), traceback=trace)
+        failure = cls(
+            _kind(error),
+            rank=rank,
+            exit_code=exit_code if isinstance(exit_code, int) else 1,
+            type=type(error).__name__,
+            message=str(error),
+            traceback="".join(traceback.format_exception(error)),
+        )
         if not isinstance(error, ConfigurationError):
             return failure
         sent = json.dumps([error.value, error.allowed], default=str, skipkeys=True)
@@ -148,10 +151,8 @@ class Failure:
         texts = {key: content[key] for key in names if isinstance(content.get(key), str)}
         if not {"type", "message"} <= texts.keys():
             return None
-        kind: Any = content.get("kind")
-        allowed = content.get("allowed")
-        allowed = tuple(allowed) if isinstance(allowed, list) else ()
-        kind = Kind(kind) if kind in [*Kind] else Kind.RAISED
+        kind = next((kind for kind in Kind if kind == content.get("kind")), Kind.RAISED)
+        allowed = tuple(given) if isinstance(given := content.get("allowed"), list) else ()
         return cls(kind, **numbers, **texts, value=content.get("value"), allowed=allowed)
 
     def to_json(self) -> dict[str, Any]:
@@ -182,9 +183,7 @@ def _kind(error: BaseException) -> Kind:
         return Kind.DIVERGED
     if lacked_memory(text):
         return Kind.OUT_OF_MEMORY
-    if any(phrase in text.lower() for phrase in LOST_PEER):
-        return Kind.LOST_PEER
-    return Kind.RAISED
+    return Kind.LOST_PEER if any(phrase in text.lower() for phrase in LOST_PEER) else Kind.RAISED
 
 
 class ConfigurationError(ValueError):

@@ -105,9 +105,7 @@ def _ended(call: Callable[[], Answer | None], *, show: bool) -> End:
             answer.show()
         return End(ExitCode.DONE if answer is None else answer.exit_code, answer)
     except Ended as end:
-        if end.error is None:
-            return End(end.exit_code, end.answer)
-        return _of_error(end.error, end.answer)
+        return End(end.exit_code, end.answer) if end.error is None else _of_error(end.error, end.answer)
     except Interrupted as stop:
         return End(stop.exit_code, stop.answer, Problem.of(stop))
     except KeyboardInterrupt as stop:

@@ -75,10 +75,10 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 def size_in_words(size: float) -> str:
     """A number of bytes in words, such as ``3.2 GB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 999.5 or unit == "TB":
             break
-        size, unit = size / 1000, {"B": "kB", "kB": "MB", "MB": "GB", "GB": "TB"}[unit]
+        size /= 1000
     return f"{size:.0f} {unit}" if unit == "B" or size >= 99.95 else f"{size:.1f} {unit}"
 
 

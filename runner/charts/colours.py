@@ -30,8 +30,7 @@ def colours(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
         declared[value] = declared.get(value) or colour
     numbers = as_numbers([value.rpartition(" ")[2] for value in declared])
     if numbers and len(declared) > 2 and not any(declared.values()):
-        by_value = dict(zip(declared, numbers, strict=True))
-        order = sorted(declared, key=by_value.__getitem__)
+        order = sorted(declared, key=dict(zip(declared, numbers, strict=True)).__getitem__)
         return {value: _mixed(order.index(value) / (len(order) - 1)) for value in declared}
     others = cycle(OTHERS)
     return {value: colour or next(others) for value, colour in declared.items()}

@@ -33,22 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Result:
-    """Evaluate in a new run folder. Raises ConfigurationError."""
-    return evaluate(arguments.run_folder, arguments.overrides, which=arguments.weights)
-
-
-def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     """Evaluate a run's weights in a new folder, whose result.json names the run.
-
-    path: the run's folder. overrides: changes to its config, such as data.root=... which: "best" or "last" weights; by
-    default the best if the run has them.
 
     Raises ConfigurationError if the folder is not a run or is not trusted, RunFailed and Interrupted.
     """
-    past = PastConfig.admitted(RunFolder(path), overrides)
-    which, weights = chosen(past.folder, which)
+    past = PastConfig.admitted(RunFolder(arguments.run_folder), arguments.overrides)
+    which, weights = chosen(past.folder, arguments.weights)
     run = past.checked(*_start(past.config, weights))
-    typed = split_typed(overrides)[1]
+    typed = split_typed(arguments.overrides)[1]
     if run.data.sources() == declared("data", past.config["data"]).sources():  # no other data was chosen
         warn_of_changed(past.folder, run.data)
     else:

@@ -1,7 +1,6 @@
 """``manyheads explain``: what limits the speed of a run."""
 
 import argparse
-from collections.abc import Sequence
 
 from manyheads.runner.answers.explain.answer import Explanation
 from manyheads.runner.answers.measure.subject import measure, subject_of
@@ -24,17 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Explanation:
-    """Measure. Raises ConfigurationError, RunFailed."""
-    return explain(arguments.overrides, config_dir=arguments.config_dir, picture=arguments.picture)
-
-
-def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str | None = None) -> Explanation:
-    """Measure what limits a run. ``words``: overrides, as for train; or the folder of a run, and changes to its config.
-
-    Raises ConfigurationError, and RunFailed if the run fails.
-    """
-    form = "" if picture is None else form_of(picture)
-    subject = subject_of(words, config_dir=config_dir)
+    """Measure what limits a run. Raises ConfigurationError, and RunFailed if the run fails."""
+    form = "" if arguments.picture is None else form_of(arguments.picture)
+    subject = subject_of(arguments.overrides, config_dir=arguments.config_dir)
     tries = [*candidates(subject.run)]
     folder, result = measure(subject.run)
     explanation = Explanation.of(
@@ -45,6 +36,6 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
         candidates=tries,
         base=subject.overrides,
     )
-    if picture is not None:
-        write_picture(picture, explanation.picture(form=form))
+    if arguments.picture is not None:
+        write_picture(arguments.picture, explanation.picture(form=form))
     return explanation

@@ -90,8 +90,7 @@ def own_reading() -> Reading:
 def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> ShardIndex:
     if (kind := kind_of(names, root)) is TAR:
         return table.build(root, list_shards(root), work.advance, contents=contents)
-    shards = [name for name in names if name.endswith(kind.suffixes)]
-    return index_blocks(root, shards, kind, work.advance)
+    return index_blocks(root, [name for name in names if name.endswith(kind.suffixes)], kind, work.advance)
 
 
 def _index_address(address: Address) -> Indexed:

@@ -93,8 +93,10 @@ def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement | AuditedLog
         if other is not None:
             return other
     if arguments.lower is not None:
-        message = "--lower and --higher are for --command and --log: a metric of a config has a direction."
-        raise ConfigurationError(message, key="--lower" if arguments.lower else "--higher")
+        raise ConfigurationError(
+            "--lower and --higher are for --command and --log: a metric of a config has a direction.",
+            key="--lower" if arguments.lower else "--higher",
+        )
     terms = JudgementTerms(**{field.name: getattr(arguments, field.name) for field in fields(JudgementTerms)})
     if arguments.again is not None:
         recorded = RecordedJudgement.of(arguments.again)

@@ -1,14 +1,13 @@
 """``python -m runner list``: list runs."""
 
 import argparse
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
 
 from manyheads.runner.errors import ConfigurationError, printable, printable_text
 from manyheads.runner.machine.console import print_columns
-from manyheads.runner.records.find import OUTPUTS
+from manyheads.runner.records.find import OUTPUTS, divided
 from manyheads.runner.records.run_summary import ListedRun, summaries
 from manyheads.runner.records.select import ordered, selected, unlike_metrics
 from manyheads.runner.run.answer import Answer
@@ -66,6 +65,8 @@ def list_runs(words: Sequence[str], *, sort: str | None = None) -> RunList:
     ``sort``: a metric, a column or a key.
     """
     filters, folders = divided(words)
+    if folders == [OUTPUTS] and not OUTPUTS.is_dir():
+        raise ConfigurationError(f"there is no folder {OUTPUTS} here. Name one with runs in it.")
     runs_by_path = {}
     with working("reading runs") as work:
         for run in (run for folder in folders for run in summaries(folder)):
@@ -74,15 +75,6 @@ def list_runs(words: Sequence[str], *, sort: str | None = None) -> RunList:
     runs = ordered(selected([*runs_by_path.values()], filters), sort)
     notes = unlike_metrics(runs, sort)
     return RunList([*map(ListedRun.of, runs)], len(runs_by_path), filters, [*map(str, folders)], notes)
-
-
-def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:
-    """The filters (key=value) and the folders in ``words``; outputs/ if none is named. Raises ConfigurationError."""
-    words = list(words)
-    filters = [word for word in words if "=" in word and not Path(word).is_dir()]
-    if not (folders := [Path(word) for word in words if word not in filters]) and not OUTPUTS.is_dir():
-        raise ConfigurationError(f"there is no folder {OUTPUTS} here. Name one with runs in it.")
-    return filters, folders or [OUTPUTS]
 
 
 def shared_settings(runs: Sequence[ListedRun]) -> dict[str, str]:

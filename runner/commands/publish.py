@@ -67,20 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> PublishedRuns:
-    """Publish runs. Raises ConfigurationError."""
+    """Publish runs, and the jobs of sweeps. Raises ConfigurationError before anything is sent."""
     keys = [word for word in arguments.overrides if word.startswith(("logger.", "+logger.")) and "=" in word]
     if not (paths := [word for word in arguments.overrides if word not in keys]):
         raise ConfigurationError("no run is named. Name the folders of runs or of sweeps.")
-    return publish(paths, to=arguments.to, overrides=keys)
-
-
-def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]) -> PublishedRuns:
-    """Publish runs, and the jobs of sweeps.
-
-    ``to``: trackers, by default those of each run's config. ``overrides``: keys of trackers, as train takes them.
-    Raises ConfigurationError before anything is sent.
-    """
-    typed = dict(map(_typed, overrides))
+    typed, to = dict(map(_typed, keys)), arguments.to
     planned, trackers = [], list[LoggerOption]()
     for folder in _runs(paths):
         with Folder(folder.path) as held:
@@ -104,7 +95,7 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
                 else:
                     runs.append(PublishedRun(str(folder), name, publisher.state.url, ""))
             work.advance()
-    again = invocation.command("publish", *paths, *(word for name in to for word in ("--to", name)), *overrides)
+    again = invocation.command("publish", *paths, *(word for name in to for word in ("--to", name)), *keys)
     return PublishedRuns(runs, again if any(run.error for run in runs) else "")
 
 
@@ -127,8 +118,9 @@ def _trackers_of(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, st
         if folder.is_own() and declared("logger", entry).publishes
     }
     if not (names := to or list(recorded)):
-        message = f"{folder} names no tracker. Choose one: --to {{{','.join(_trackers())}}}."
-        raise ConfigurationError(message, key="--to", allowed=_trackers())
+        raise ConfigurationError(
+            f"{folder} names no tracker. Choose one: --to {{{','.join(_trackers())}}}.", key="--to", allowed=_trackers()
+        )
     available = list(dict.fromkeys([*recorded, *_trackers()]))
     trackers = {}
     for name in names:
@@ -143,8 +135,11 @@ def _trackers_of(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, st
         if reason := trackers[name].unavailable():
             raise Unavailable.at("--to", name, f": {reason}.")
     if unused := [f"logger.{name}.{key}" for name, key in typed if name not in trackers]:
-        message = f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(trackers)}."
-        raise ConfigurationError(message, key=unused[0], allowed=[*trackers])
+        raise ConfigurationError(
+            f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(trackers)}.",
+            key=unused[0],
+            allowed=[*trackers],
+        )
     return trackers
 
 

@@ -125,8 +125,11 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
     config = folder.read_config()
     if other := next((override for override in typed if override.lstrip("+").startswith(START)), None):
         key, _, value = other.partition("=")
-        message = f"{other}: `resume` continues from the run's own last checkpoint. Leave it out."
-        raise ConfigurationError(message, key=key.lstrip("+"), value=value)
+        raise ConfigurationError(
+            f"{other}: `resume` continues from the run's own last checkpoint. Leave it out.",
+            key=key.lstrip("+"),
+            value=value,
+        )
     if is_locked(folder.config):
         raise ConfigurationError(f"{folder} is being run by another process. Wait for it, or end it.")
     if not folder.last_checkpoint.exists():

@@ -44,8 +44,12 @@ def run(arguments: argparse.Namespace) -> JsonSchema:
         return JsonSchema(schema_of_command(arguments.what))
     if arguments.what.partition("=")[0] not in KINDS:
         allowed = [*names(), *KINDS, "group=option"]
-        message = f"{arguments.what} has no schema. Allowed: {', '.join(allowed)}."
-        raise ConfigurationError(message, key="schema", value=arguments.what, allowed=allowed)
+        raise ConfigurationError(
+            f"{arguments.what} has no schema. Allowed: {', '.join(allowed)}.",
+            key="schema",
+            value=arguments.what,
+            allowed=allowed,
+        )
     line, _ = resolve_origin(CommandLine.of((), arguments.config_dir))
     return JsonSchema(schema_for(arguments.what, line.folders))
 

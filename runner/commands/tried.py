@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from manyheads.runner.errors import ConfigurationError, ExitCode, UnknownName, printable
-from manyheads.runner.records.find import OUTPUTS
+from manyheads.runner.records.find import OUTPUTS, divided
 from manyheads.runner.records.tried.index import IndexedRun, RunIndex, indexed
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.data_files import without_collector
@@ -68,8 +68,7 @@ def run(arguments: argparse.Namespace) -> Tried:
 @without_collector()
 def tried(words: Sequence[str]) -> Tried:
     """The runs below the folders in ``words`` that had the settings in it. Raises ConfigurationError."""
-    settings = [word for word in words if "=" in word and not Path(word).is_dir()]
-    folders = [Path(word) for word in words if word not in settings] or [OUTPUTS]
+    settings, folders = divided(words)
     if folders == [OUTPUTS] and not OUTPUTS.is_dir():  # nothing was run here yet
         return Tried([], 0, settings, [str(OUTPUTS)])
     indexes = [indexed(folder) for folder in folders]

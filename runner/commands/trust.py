@@ -56,8 +56,11 @@ def run(arguments: argparse.Namespace) -> Trusted:
         )
     if arguments.yes is None and not sys.stdin.isatty():
         command = invocation.command("trust", folder, "--yes", shown)
-        message = f"there is no terminal to ask on. Read the above; to trust exactly that: {command}"
-        raise ConfigurationError(message, key="--yes", allowed=[shown])
+        raise ConfigurationError(
+            f"there is no terminal to ask on. Read the above; to trust exactly that: {command}",
+            key="--yes",
+            allowed=[shown],
+        )
     if arguments.yes is None and not is_confirmed("Trust it as your own?"):
         return Trusted(name, False, shown, lines)
     try:

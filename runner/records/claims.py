@@ -48,8 +48,11 @@ def direction(result: Mapping[str, Any], metric: str) -> str:
     """Whether a metric is better at its "max" or "min", by a run's result.json. Raises ConfigurationError."""
     if metric not in result.get("metrics", {}):
         measured = [name for name in result.get("metrics", {}) if not name.endswith("samples")]
-        message = f"{metric}: the runs did not measure that. Allowed: {', '.join(measured) or 'nothing'}."
-        raise ConfigurationError(message, key=metric, allowed=measured)
+        raise ConfigurationError(
+            f"{metric}: the runs did not measure that. Allowed: {', '.join(measured) or 'nothing'}.",
+            key=metric,
+            allowed=measured,
+        )
     if (name := metric.partition("_")[2]) == "loss":
         return "min"
     return str(result.get("scores", {}).get("metrics", {}).get(name, {}).get("direction", "max"))

@@ -93,6 +93,12 @@ def jobs_of(sweep: str | Path) -> dict[str, Entry]:
         return {}
 
 
+def divided(words: Sequence[str]) -> tuple[list[str], list[Path]]:
+    """The ``key=value`` and the folders in what was typed; outputs/ if none is named."""
+    pairs = [word for word in words if "=" in word and not Path(word).is_dir()]
+    return pairs, [Path(word) for word in words if word not in pairs] or [OUTPUTS]
+
+
 def disk_use(path: Path) -> int:
     """Bytes of a file, or of all files below a folder. A file with several names counts once, symbolic links do not."""
     with Folder(path.parent) as above:

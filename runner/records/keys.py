@@ -1,9 +1,9 @@
 """Finds the swept keys of the config, and their value in each job."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
@@ -13,6 +13,8 @@ from manyheads.runner.records.values import config_value, text_of
 from manyheads.runner.run.frozen import FlatConfig
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 def swept_keys(run_set: RunSet) -> list[str]:
@@ -29,10 +31,16 @@ def swept_keys(run_set: RunSet) -> list[str]:
 
 def repeating_keys(jobs: Sequence[SweepJob]) -> list[str]:
     """The seed or the fold, or both, if jobs of one row differ in them."""
-    rows: dict[str, list[SweepJob]] = {}
-    for job in jobs:
-        rows.setdefault(job.row or job.number, []).append(job)
+    rows = grouped(jobs, lambda job: job.row or job.number)
     return [key for key in REPEATING if any(len({value_of(job, key) for job in same}) > 1 for same in rows.values())]
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """The items by their keys, in order."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def parsed(overrides: Sequence[str]) -> dict[str, str]:
@@ -45,9 +53,7 @@ def parsed(overrides: Sequence[str]) -> dict[str, str]:
 def value_of(job: SweepJob, key: str) -> str:
     """A job's value for an override's key: as typed, else from the config, else empty."""
     typed = parsed(job.overrides)
-    if key in typed:
-        return typed[key]
-    return text_of(config_value(job.run.config, key))
+    return typed[key] if key in typed else text_of(config_value(job.run.config, key))
 
 
 def differing_keys(jobs: Sequence[SweepJob]) -> list[str]:

@@ -58,10 +58,10 @@ class Summary:
     def typed(self) -> dict[str, str]:
         """The overrides that were typed for the run, by key, except those that have their own columns."""
         if (evaluation := self.result.get("evaluation")) is None:
-            overrides = parsed(read_typed(self.folder.composed.with_name("overrides.yaml")))
+            overrides = read_typed(self.folder.composed.with_name("overrides.yaml"))
         else:
-            overrides = parsed([*map(str, evaluation.get("overrides", ()))])
-        return {key: value for key, value in overrides.items() if key not in ("name", "notes", "trust")}
+            overrides = [*map(str, evaluation.get("overrides", ()))]
+        return {key: value for key, value in parsed(overrides).items() if key not in ("name", "notes", "trust")}
 
     @property
     def evaluates(self) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from manyheads.runner.provenance.provenance import without_effect
-from manyheads.runner.records.keys import varying
+from manyheads.runner.records.keys import grouped, varying
 from manyheads.runner.records.rounding import departure, is_early, paired
 from manyheads.runner.records.values import text_of
 from manyheads.runner.report.rows import ReportRow
@@ -24,14 +24,11 @@ WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks
 
 def agree(rows: Sequence[ReportRow]) -> tuple[list[ReportRow], list[str]]:
     """The rows, each with how its losses agree with its reference's, and one sentence per finding."""
-    sets: dict[tuple, list[ReportRow]] = {}
     logged = [row for row in rows if row.first.run.steps.get("loss")]
     several = varying(row.first.run.config for row in logged)
-    for row in logged:
-        sets.setdefault(_same_run(row, several), []).append(row)
     told: dict[str, str] = {}
     findings: list[str] = []
-    for members in sets.values():
+    for members in grouped(logged, lambda row: _same_run(row, several)).values():
         reference = next((row for row in members if row.number == row.baseline), members[0])
         for row in members:
             if row is not reference:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.records.keys import parsed
+from manyheads.runner.records.keys import grouped, parsed
 from manyheads.runner.report.fairness import differing, divide, is_swept
 from manyheads.runner.report.rows import ReportRow, is_chosen
 
@@ -71,10 +71,7 @@ def compare_speed(rows: Sequence[ReportRow], rule: BaselineRule) -> list[ReportR
     """
     groups = divide(rows, rule.keys)
     rows = [replace(row, group=groups[row.number]) for row in rows]
-    members: dict[int, list[ReportRow]] = {}
-    for row in rows:
-        if row.state == "completed" and row.measures.seconds:
-            members.setdefault(row.group, []).append(row)
+    members = grouped((row for row in rows if row.state == "completed" and row.measures.seconds), lambda row: row.group)
     nearest = {group: _nearest_of(_baselines(done, rule)) for group, done in members.items()}
     return [_against(row, nearest[row.group](row) if row.group in nearest else None) for row in rows]
 

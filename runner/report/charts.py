@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from manyheads.runner.charts.chart_spec import Axis, Chart, axis_of
-from manyheads.runner.records.keys import as_numbers, is_wide, titles
+from manyheads.runner.records.keys import as_numbers, grouped, is_wide, titles
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.purpose import is_layout
 from manyheads.runner.report.rows import ReportRow
@@ -119,9 +119,8 @@ def effects(comparison: Comparison, series: Series) -> list[Chart]:
 
 def _effect(comparison: Comparison, series: Series, rows: list[ReportRow], key: str, name: str) -> Chart:
     axis, places = _axis(rows, key)
-    lines: dict[tuple[str, ...], list[ReportRow]] = {}
-    for row in sorted(rows, key=lambda row: places[row.values[key]]):
-        lines.setdefault(tuple(value for other, value in row.values.items() if other != key), []).append(row)
+    in_order = sorted(rows, key=lambda row: places[row.values[key]])
+    lines = grouped(in_order, lambda row: tuple(value for other, value in row.values.items() if other != key))
     if len(lines) > MOST_LINES:  # such as of a random search: too many to be distinguished
         spots = [(places[row.values[key]], row.measures.objective or 0.0) for row in rows]
         drawn = [Line(None, "", ALONE, "solid", [x for x, _ in spots], [y for _, y in spots], "points")]

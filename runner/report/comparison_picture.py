@@ -81,8 +81,7 @@ def _draw_bar(axes: "Axes", position: float, bar: Bar, longest: float) -> None:
     whiskers = [[bar.value - bar.low], [bar.high - bar.value]] if bar.high > bar.low else None
     marks: Any = {"color": bar.colour, "hatch": None if bar.is_complete else "///", "ecolor": "#333333"}
     axes.barh(position, bar.value, xerr=whiskers, height=0.75, capsize=2.5, **marks)
-    text = f"{bar.text}  {bar.remark}".rstrip()
-    axes.text(bar.high + 0.02 * longest, position, text, va="center", fontsize=9)
+    axes.text(bar.high + 0.02 * longest, position, f"{bar.text}  {bar.remark}".rstrip(), va="center", fontsize=9)
 
 
 def draw_lines(axes: "Axes", chart: Chart) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from manyheads.runner.provenance.predicted import Outcome, outcome
-from manyheads.runner.records.keys import parsed, repeating_keys, short_label, value_of
+from manyheads.runner.records.keys import grouped, parsed, repeating_keys, short_label, value_of
 from manyheads.runner.records.run_set import FOLD, SEED, RunSet, SweepJob
 from manyheads.runner.records.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.report.measures import Measures, average, measure
@@ -81,9 +81,7 @@ class ReportRow:
 
 def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[ReportRow]:
     """The set's jobs as rows, in their order."""
-    jobs_of: dict[str, list[SweepJob]] = {}
-    for job in run_set.jobs:
-        jobs_of.setdefault(job.row or job.number, []).append(job)
+    jobs_of = grouped(run_set.jobs, lambda job: job.row or job.number)
     runs = [job.run for job in run_set.jobs]
     shown = (shown_metric(runs), shown_objective(runs))
     return [_row(number, jobs, keys, *shown) for number, jobs in jobs_of.items()]
@@ -94,13 +92,12 @@ def _row(
 ) -> ReportRow:
     states = {job.state for job in jobs}
     completed = [job for job in jobs if job.state == "completed"]
-    measured = completed or [job for job in jobs if job.run.epochs] or jobs[:1]
     return ReportRow(
         number=number,
         jobs=tuple(jobs),
         values={key: value_of(jobs[0], key) for key in keys},
         state="completed" if completed else next((state for state in ORDER if state in states), jobs[0].state),
-        measures=_averaged(measured, metric, objective),
+        measures=_averaged(completed or [job for job in jobs if job.run.epochs] or jobs[:1], metric, objective),
         digest=_digest(completed),
     )
 

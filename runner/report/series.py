@@ -9,7 +9,7 @@ from itertools import accumulate, compress
 
 from manyheads.runner.charts.chart_spec import Bar, Line
 from manyheads.runner.charts.colours import colours, dashes, short
-from manyheads.runner.records.keys import short_label
+from manyheads.runner.records.keys import grouped, short_label
 from manyheads.runner.records.load_run import Columns, Run
 from manyheads.runner.records.shown_metric import number
 from manyheads.runner.report.comparison import Comparison
@@ -62,11 +62,11 @@ class Series:
 
         There is one line for each combination of the other swept keys, through the completed rows.
         """
-        lines: dict[tuple[str, ...], list[ReportRow]] = {}
-        for row in self._comparison.completed if BATCH in self._comparison.swept else ():
-            if row.measures.throughput and _batch(row):
-                key = tuple(value for name, value in row.values.items() if name != BATCH)
-                lines.setdefault(key, []).append(row)
+        done = self._comparison.completed if BATCH in self._comparison.swept else []
+        lines = grouped(
+            (row for row in done if row.measures.throughput and _batch(row)),
+            lambda row: tuple(value for name, value in row.values.items() if name != BATCH),
+        )
         curves = []
         for rows in (sorted(rows, key=_batch) for rows in lines.values()):
             rates = [row.measures.throughput or math.nan for row in rows]
@@ -122,9 +122,7 @@ class Series:
         return [self._line(index, points, suffix, mark) for index, points in points_of_runs if points[0]]
 
     def _line(self, index: int, points: Points, suffix: str, mark: str) -> Line:
-        colour, dash = self.palette.of(self._rows[index])
-        name = self.palette.names[index] + suffix
-        return Line(index, name, colour, dash, *points, mark)
+        return Line(index, self.palette.names[index] + suffix, *self.palette.of(self._rows[index]), *points, mark)
 
 
 def _points(columns: Columns, x: str, y: str) -> Points:

@@ -87,8 +87,7 @@ def write_table(
         for ids, rows in windows:
             for number, row in zip(ids.tolist(), rows, strict=True):
                 cells = [_shown(column, value, classes) for column, value in zip(names, row, strict=True)]
-                path_of = [] if paths is None else [paths[number]]
-                table.writerow([number, *cells, *map(cell, path_of)])
+                table.writerow([number, *cells, *map(cell, [] if paths is None else [paths[number]])])
 
 
 def _shown(name: str, value: float, classes: Sequence[str] | None) -> object:

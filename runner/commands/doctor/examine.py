@@ -47,8 +47,7 @@ def explain(asked: Sequence[str], folders: Folders = OWN, origin: Origin = UNTYP
         if not matches:
             names = [words for group, name in listing for words in (name, f"{group}={name}")]
             allowed = "Allowed: a group, an option, group=option, or nothing for a table of all"
-            message = f"{words} is not an option.{nearest(words, names)} {allowed}."
-            raise UnknownName(message, key="doctor", value=words)
+            raise UnknownName(f"{words} is not an option.{nearest(words, names)} {allowed}.", key="doctor", value=words)
         for group, name in matches:
             examined = _examined if words == group else _asked  # the user named the option itself
             explained.append(examined(group, name, folders, origin))

@@ -157,8 +157,7 @@ class Script:
                     expressions = self.values.expressions(name)
                     losses += [one for one in expressions if one is None or not _is_scaled(one, name.id)]
                     break
-        unique = {ast.unparse(one) if one is not None else "": one for one in losses}
-        return [*unique.values()]
+        return [*{ast.unparse(one) if one is not None else "": one for one in losses}.values()]
 
     def torch_loss(self, call: ast.expr | None) -> FoundCall | None:
         """The loss of torch that an expression is, alone."""

@@ -99,8 +99,9 @@ def write(
     words = [str(override) for override in line.overrides]
     _refuse_own(words)
     if machines.gpus and engine == "skypilot" and not machines.accelerator:
-        message = "--gpus: SkyPilot also needs the GPU model: set --accelerator, such as --accelerator H100."
-        raise ConfigurationError(message, key="--gpus")
+        raise ConfigurationError(
+            "--gpus: SkyPilot also needs the GPU model: set --accelerator, such as --accelerator H100.", key="--gpus"
+        )
     folder, storage = _place(overrides, shared)
     name = _name_of(folder.path, _value(words, "name"))
     given = _value(words, "launcher.nproc_per_node")

@@ -50,8 +50,7 @@ def filled_in(engine: str, machines: Machines, values: Mapping[str, Any]) -> str
     )
     # Kubernetes replaces $(NAME) by a variable's value, and $$ by $. Source:
     # https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/.
-    literal = methodcaller("replace", "$", "$$")
-    environment.filters |= {"yaml": _quoted, "literal": literal, "printable": printable}
+    environment.filters |= {"yaml": _quoted, "literal": methodcaller("replace", "$", "$$"), "printable": printable}
     resources = {"cpu": str(machines.cpus), **({"nvidia.com/gpu": str(machines.gpus)} if machines.gpus else {})}
     of_engine = {**asdict(machines), "resources": resources, "title": ENGINES[engine].title, "port": PORT}
     return environment.get_template(f"{engine}.yaml.j2").render(of_engine, **values)

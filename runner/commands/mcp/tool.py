@@ -44,8 +44,7 @@ class ToolArgument:
         flag = action.option_strings[-1] if action.option_strings else ""
         name = flag.lstrip("-").replace("-", "_") or action.dest
         about = {"description": action.help.replace("%%", "%")} if action.help else {}
-        is_required = action.required if flag else action.nargs not in ("*", "?")
-        return cls(name, flag, {**_type(action), **about}, is_required)
+        return cls(name, flag, {**_type(action), **about}, action.required if flag else action.nargs not in ("*", "?"))
 
     def words(self, value: Any) -> list[str]:
         """The argument with this value as it is typed."""

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from manyheads.runner.config.lookup import read_option
@@ -55,12 +55,10 @@ def refuse_existing(shards: str) -> None:
         raise ConfigurationError.at("shards", shards, " already exists. Name a new folder.")
 
 
-@contextmanager
-def destination(shards: str) -> Iterator[Destination]:
+def destination(shards: str) -> AbstractContextManager[Destination]:
     """A context for writing to a folder or address. If it fails, nothing is left. Raises ConfigurationError."""
     target = place_of(shards, key="shards")
-    with _stored(target) if isinstance(target, Address) else _folder(target.absolute()) as opened:
-        yield opened
+    return _stored(target) if isinstance(target, Address) else _folder(target.absolute())
 
 
 @contextmanager

@@ -123,6 +123,7 @@ def _writer(option: DataOption, samples: Samples, to: str | None) -> tuple[str, 
         if isinstance(samples, kind):
             if to in (name, None):
                 return name, write
-            about = f" does not fit the samples of data={option.name}. Allowed: {name}."
-            raise ConfigurationError.at("--to", to, about, allowed=[name])
+            raise ConfigurationError.at(
+                "--to", to, f" does not fit the samples of data={option.name}. Allowed: {name}.", allowed=[name]
+            )
     raise ConfigurationError.at("data", option.name, " can't be packed. Allowed: images in files, and text in blocks.")

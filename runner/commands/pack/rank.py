@@ -17,8 +17,7 @@ def scaled(content: bytes, short: int, quality: int, *, name: str) -> bytes | No
         picture = Picture(content)
         if (side := min(picture.height, picture.width)) <= short:
             return None
-        size = scaled_to(picture.height, picture.width, short)
-        pixels = resized(picture.decoded(at_least=short / side), size)
+        pixels = resized(picture.decoded(at_least=short / side), scaled_to(picture.height, picture.width, short))
         return bytes(simplejpeg.encode_jpeg(pixels.permute(1, 2, 0).contiguous().numpy(), quality, "RGB", "420"))
     except Exception as error:  # each image format has its own errors
         raise ConfigurationError.at("--resize", short, f": {name} cannot be decoded ({error}). Remove it.") from None

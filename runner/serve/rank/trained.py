@@ -126,8 +126,7 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
 
 
 def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained:
-    packages = names(",".join([trust] if isinstance(trust, str) else trust), argument=f"trust={trust}")
-    frozen = admitted(folder, packages)
+    frozen = admitted(folder, names(",".join([trust] if isinstance(trust, str) else trust), argument=f"trust={trust}"))
     which, path = chosen(folder, which)
     description = read(folder)
     with as_started(folder):
