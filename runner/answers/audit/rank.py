@@ -1,7 +1,5 @@
 """A rank that reads all splits of a run's data: the samples that they have in common, and those of data.sampler."""
 
-from typing import NoReturn
-
 import numpy as np
 
 from manyheads.runner.answers.audit.due import ORDERS
@@ -13,11 +11,6 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
-
-
-def main(path: str) -> NoReturn:
-    """Be the only rank. Ends the process. ``path``: the run folder."""
-    worker.main(path, work=work)
 
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
@@ -36,3 +29,6 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
         epochs, positions = run.trainer.epochs_in(sampler.updates), np.arange(sampler.order.size)
         np.save(folder.path / ORDERS, np.stack([sampler.order.at(epoch, positions) for epoch in range(epochs)]))
     folder.write_json(folder.result, {"status": "completed", "steps": 0, "overlap": counts})
+
+
+main = worker.program(work, __name__)

@@ -5,7 +5,7 @@ from pathlib import Path
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
-FILE, LOSSY_FILE = "judge.json", "judge_casts.json"
+FILE = "judge.json"
 BEGAN, ENDED = "judge.began", "judge.ended"  # empty files, whose modification times come from the file system's clock
 BATCH_STATISTICS = "batch_statistics"  # a fact of an arm: whether it has BatchNorm over each rank's own samples
 WARM_UP = 5  # updates before the timed ones

@@ -1,16 +1,14 @@
 """The purposes of runs of two arms: what their ranks do, and which of their results are recorded."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from manyheads.runner.answers.measure.pace_task import LOSSY_FILE, marked_seconds, write_task
+from manyheads.runner.answers.measure.pace_task import marked_seconds, write_task
 from manyheads.runner.answers.measure.rows import EXACT, FACTS, STEPS
 from manyheads.runner.answers.measure.runs import Purpose
 from manyheads.runner.answers.measure.steps_task import ParityTask
 from manyheads.runner.answers.measure.steps_task import write_task as write_steps
 from manyheads.runner.precision.fp64 import FP64Option
-from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
 STEPS_COMPARED = 5
@@ -23,11 +21,15 @@ def facts() -> Purpose:
     )
 
 
-def steps(*, tolerance: float, baseline: RunFolder | None, trace: bool) -> Purpose:
+def steps(
+    *, tolerance: float, baseline: RunFolder | None, trace: bool, name: str = STEPS, counts_casts: bool = False
+) -> Purpose:
     """To take the first steps, and compare them with those in ``baseline``; if it is None, to record them as such."""
-    task = ParityTask(STEPS_COMPARED, tolerance, None if baseline is None else str(baseline.path), trace=trace)
+    task = ParityTask(
+        STEPS_COMPARED, tolerance, None if baseline is None else str(baseline.path), trace, counts_casts=counts_casts
+    )
     return Purpose(
-        STEPS,
+        name,
         "manyheads.runner.answers.measure.rank.probe",
         lambda folder: write_steps(folder, task),
         lambda _, result: result["parity"],
@@ -36,21 +38,16 @@ def steps(*, tolerance: float, baseline: RunFolder | None, trace: bool) -> Purpo
 
 def exact(*, baseline: RunFolder | None) -> Purpose:
     """To take the same steps in double precision. ``baseline``: as for ``steps``."""
-    return replace(
-        steps(tolerance=FP64Option.tolerance, baseline=baseline, trace=False),
-        name=EXACT,
-        rank="manyheads.runner.answers.measure.rank.exact",
-        read=lambda folder, result: {**result["parity"], **read_json(folder.path / LOSSY_FILE)},
-    )
+    return steps(tolerance=FP64Option.tolerance, baseline=baseline, trace=False, name=EXACT, counts_casts=True)
 
 
 def pace(name: str, updates: int) -> Purpose:
     """To time this number of updates."""
 
     def read(folder: RunFolder, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        seconds = {"seconds": result["pace"]["seconds"], "marked": marked_seconds(folder.path)}
         return {
-            **seconds,
+            "seconds": result["pace"]["seconds"],
+            "marked": marked_seconds(folder.path),
             "updates": updates,
             "samples": result["samples_seen"],
             "peak_mb": max(result["peak_memory_mb"]),

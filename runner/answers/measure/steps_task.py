@@ -16,13 +16,15 @@ FILE = "task.json"
 class ParityTask:
     """The steps to take. ``baseline``: the run folder that they are compared with; None for the baseline itself.
 
-    ``tolerance``: relative; ``trace``: whether every module is traced in the first step.
+    ``tolerance``: relative; ``trace``: whether every module is traced in the first step; ``counts_casts``: whether
+    casts from double precision to a lower one are counted.
     """
 
     steps: int
     tolerance: float
     baseline: str | None = None
     trace: bool = True
+    counts_casts: bool = False
 
 
 def write_task(folder: RunFolder, task: ParityTask) -> None:

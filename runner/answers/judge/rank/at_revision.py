@@ -62,3 +62,7 @@ def main(path: str) -> NoReturn:
     if task.folders:
         sys.meta_path.insert(0, AtRevision(task.folders, task.project))
     sys.exit(importlib.import_module(task.rank).main(path))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from itertools import islice
-from typing import NoReturn
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -41,11 +40,6 @@ class ProductDtypes(TorchDispatchMode):
             dtype = dtype.removeprefix("torch.")
             self.counts[dtype] = self.counts.get(dtype, 0) + 1
         return out
-
-
-def main(path: str) -> NoReturn:
-    """Be one rank of a run that is examined. Ends the process. ``path``: the run folder."""
-    worker.main(path, work=work)
 
 
 @operations_named()
@@ -103,7 +97,4 @@ def _consumed(trainer: Trainer) -> tuple[str, list[int]]:
     return digest_of_ids(together), [len(update_ids) for update_ids in together]
 
 
-if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1])
+main = worker.program(work, __name__)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 from manyheads.runner.answers.measure.rank.parts import Part, UpdateParts
 from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
@@ -22,11 +22,6 @@ ROUNDS = 5
 SECONDS = 0.3  # each part is repeated for this long in each round, at least once
 ENDLESS = 10**9
 More = Callable[[UpdateParts], Mapping[str, Any]]  # measures something else; returns it by its key in result.json
-
-
-def main(path: str) -> NoReturn:
-    """Be one rank of a run that is explained. Ends the process. ``path``: the run folder."""
-    worker.main(path, work=work)
 
 
 @operations_named()
@@ -76,7 +71,4 @@ def measured(parts: dict[str, Part], trainer: Trainer, *, seconds: float = SECON
     return rounds
 
 
-if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1])
+main = worker.program(work, __name__)

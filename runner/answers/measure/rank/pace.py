@@ -1,7 +1,6 @@
 """A rank that makes the run's own updates and times some of them, as a total."""
 
 from contextlib import closing
-from typing import Any, NoReturn
 
 from manyheads.runner.answers.measure.pace_task import BEGAN, ENDED, WARM_UP, read_task
 from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
@@ -45,11 +44,6 @@ class TimedUpdates(Observer):
                 pass
 
 
-def main(path: str) -> NoReturn:
-    """Be one rank of a run whose speed is measured. Ends the process. ``path``: the run folder."""
-    worker.main(path, work=work)
-
-
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Make the updates that the folder's task asks for, and write ``pace`` to result.json: their number and seconds."""
@@ -61,15 +55,8 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
         timed = TimedUpdates(trainer, folder, updates)
         with trainer.observed(timed):
-            trainer.fit(_save_nothing, due_after_step=lambda step: False)
+            trainer.fit(lambda *, best: None, due_after_step=lambda step: False)
         session.conclude(pace={"seconds": timed.stopwatch.seconds, "updates": updates})
 
 
-def _save_nothing(*, best: bool) -> Any:
-    """Write no checkpoint."""
-
-
-if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1])
+main = worker.program(work, __name__)

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from itertools import islice
-from typing import NoReturn
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from manyheads.runner.answers.measure.rank.constructed import Constructed
 from manyheads.runner.answers.measure.rank.difference import digests
@@ -28,33 +30,43 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def main(path: str) -> NoReturn:
-    """Run one rank that takes parity's steps instead of training. Ends the process."""
-    worker.main(path, work=work)
+class Casts(TorchDispatchMode):
+    """Counts the casts in the context from double precision to a lower one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ == "_to_copy" and args[0].dtype == torch.float64:
+            self.count += out.is_floating_point() and out.dtype != torch.float64
+        return out
 
 
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Take the steps that the folder's task asks for. Raises ConfigurationError."""
-    constructed = Constructed()
-    prepared = prepare(run, parallel, convert=constructed.convert)
-    constructed.complete(prepared.model)
-    built = digests(prepared.model)  # before a strategy gives all ranks the same weights
-    trainer = build_unrecorded(run, parallel, folder, heartbeat, prepared)
-    session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
-    task = read_task(folder)
-    with closing(trainer):
-        side = Baseline(session, constructed) if task.baseline is None else ComparedSide(session, task)
-        take_steps(session, task, side, built, seed=run.seed)
+    task, constructed = read_task(folder), Constructed()
+    with Casts() if task.counts_casts else nullcontext() as casts:
+        prepared = prepare(run, parallel, convert=constructed.convert)
+        constructed.complete(prepared.model)
+        built = digests(prepared.model)  # before a strategy gives all ranks the same weights
+        trainer = build_unrecorded(run, parallel, folder, heartbeat, prepared)
+        session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
+        with closing(trainer):
+            side = Baseline(session, constructed) if task.baseline is None else ComparedSide(session, task)
+            take_steps(session, task, side, built, casts)
 
 
 def take_steps(
-    session: Session, task: ParityTask, side: Baseline | ComparedSide, digests: Digests, *, seed: int
+    session: Session, task: ParityTask, side: Baseline | ComparedSide, digests: Digests, casts: Casts | None
 ) -> None:
     """Take the task's steps, and write result.json with what was found under ``parity``.
 
     ``digests``: digests of the model's initial weights on this rank.
     """
+    seed = session.run.seed
     trainer, parallel = session.trainer, session.parallel
     side.start(digests)
     seed_everything(seed + 1 + parallel.data_rank)
@@ -73,7 +85,10 @@ def take_steps(
         trainer.heartbeat.beat()
         if trainer.stop.signal is not None:
             break
-    session.conclude(parity={"steps": trainer.progress.step, "ranks": parallel.world_size, **side.findings()})
+    counted = {} if casts is None else {"casts": casts.count}
+    session.conclude(
+        parity={"steps": trainer.progress.step, "ranks": parallel.world_size, **side.findings(), **counted}
+    )
 
 
 def take(session: Session, batches: list[Batch], parameters: list[str]) -> StepsTaken:
@@ -127,7 +142,4 @@ def _samples(trainer: Trainer) -> list[list[int]]:
     return [request.indices.tolist() if request.count else [] for request in requests]
 
 
-if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1])
+main = worker.program(work, __name__)

@@ -2,42 +2,22 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.runner.answers.measure.rank import floors
-from manyheads.runner.answers.measure.rank.parts import UpdateParts
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.update import Update
-from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import call, held_bytes, tensors_in
 from manyheads.runner.parallel.rank.units import find_units
-from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.run_folder import RunFolder
 
 PASSES = 3  # measured passes, after one to warm up
 FP32 = 4  # bytes
-
-
-def main(path: str) -> NoReturn:
-    """Be the rank of a run whose parts are measured, as for ``explain``, and its units. Ends the process."""
-    worker.main(path, work=work)
-
-
-def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Measure the parts of an update and the units, and write them to result.json."""
-    floors.work(run, parallel, folder, heartbeat, more=_units)
-
-
-def _units(parts: UpdateParts) -> Mapping[str, Any]:
-    return {"units": units_of(parts.update, parts.kept)}
 
 
 def units_of(update: Update, batches: list[Batch]) -> list[list[float]]:
@@ -131,7 +111,5 @@ def _owners(model: nn.Module) -> dict[str, str]:
     return owners
 
 
-if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1])
+# As for ``explain``, and the units.
+main = worker.program(partial(floors.work, more=lambda parts: {"units": units_of(parts.update, parts.kept)}), __name__)
