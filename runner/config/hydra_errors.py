@@ -3,10 +3,11 @@
 import platform
 import re
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -209,3 +210,11 @@ def broken_plugin(error: Exception) -> ConfigurationError | None:
         f"the Hydra plugin {name} cannot be imported with Python {python}: {reason}. Uninstall it, or install another "
         "version."
     )
+
+
+def refuse_hydra(overrides: Iterable[Override], *, because: str) -> None:
+    """Raises ConfigurationError for a key of Hydra's own. ``because``: why the command has none, as a sentence."""
+    for override in overrides:
+        if override.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
+            message = f"{override.input_line}: {because}. Leave it out."
+            raise ConfigurationError(message, key=override.key_or_group, value=override.value())

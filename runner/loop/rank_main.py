@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from manyheads.runner.loop.rank_process import become_rank, log_failure, logging_to, note_collectives
@@ -47,14 +46,6 @@ def main(path: str, *, work: Work | None = None, failed: Callable[[], object] = 
         sys.stdout.flush()
     logging.shutdown()
     os._exit(code)  # despite threads that a broken collective may have left behind
-
-
-def program(work: Work, module: str) -> Callable[[str], NoReturn]:
-    """The main of a module whose ranks do ``work``. ``module``: its ``__name__``, since ``python -m`` runs it, too."""
-    rank = partial(main, work=work)
-    if module == "__main__":
-        rank(sys.argv[1])
-    return rank
 
 
 def run_rank(

@@ -1,5 +1,6 @@
 """Recomputes which samples a run should have taken, and compares them with its records."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -54,14 +55,14 @@ def audit(path: str, *, reads_data: bool = True) -> Audit:
         findings += _skipped_otherwise(skipped, plans[taken[-1].size])
     if run is not None and (change := described_change(folder, run.data)) is not None:
         findings.append(Finding("changed", None, None, None, change))
-    if overlap is not None and overlap.common:
-        text = f"{overlap.common:,} validation samples are training samples"
-        findings.append(Finding("overlap", None, None, None, text))
-    if overlap is not None and overlap.tested:
-        text = f"{overlap.tested:,} test samples are training or validation samples"
-        findings.append(Finding("overlap", None, None, None, text))
-    due = plans[taken[-1].size] if taken else None
-    return _answer(folder, config, taken, skipped, findings, overlap, due)
+    if overlap is not None:
+        shared = {
+            "validation samples are training": overlap.common,
+            "test samples are training or validation": overlap.tested,
+        }
+        texts = [f"{count:,} {which} samples" for which, count in shared.items() if count]
+        findings += [Finding("overlap", None, None, None, text) for text in texts]
+    return _answer(folder, config, taken, skipped, findings, overlap, plans[taken[-1].size] if taken else None)
 
 
 def _answer(
@@ -100,12 +101,11 @@ def _compared(
     if not taken:
         return
     yield from _unrecorded(taken, config, steps)
-    by_epoch: dict[int, list[TakenRow]] = {}
+    by_epoch: dict[int, list[TakenRow]] = defaultdict(list)
     for row in taken:
-        by_epoch.setdefault(row.epoch, []).append(row)
-    for epoch, rows in each([*by_epoch.items()], "comparing epochs"):
-        wrong = [row for row in rows if not _is_due(row, plans[row.size])]
-        if wrong:
+        by_epoch[row.epoch].append(row)
+    for epoch, rows in each(by_epoch.items(), "comparing epochs"):
+        if wrong := [row for row in rows if not _is_due(row, plans[row.size])]:
             yield from culprits(wrong, [part for part in seen if part.epoch == epoch], plans[wrong[0].size])
         for due in plans.values():
             if not due.is_drawn:

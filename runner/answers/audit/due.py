@@ -1,11 +1,11 @@
 """The samples that the updates of a run should have taken, from its config alone, and where its records differ."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from manyheads.runner.answers.audit.answer import Finding
-from manyheads.runner.answers.audit.records import BitmapRow, TakenRow
+from manyheads.runner.answers.audit.records import BitmapRow, SamplesRow, TakenRow
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.keys import hashes
 from manyheads.runner.data.order import Order, build_order
@@ -36,8 +36,7 @@ class Due:
     def __init__(self, config: Section, size: int, drawn_order: Order | None = None):
         data, trainer = config["data"], config["trainer"]
         block, window = data.get("order_block"), data.get("order_window")
-        kind = data.get("order", "shuffle")
-        usual = build_order(kind, size, seed=config["seed"], block=block, window=window)
+        usual = build_order(data.get("order", "shuffle"), size, seed=config["seed"], block=block, window=window)
         self.size, self.order, self.is_drawn = size, drawn_order or usual, drawn_order is not None
         self.batches = GlobalBatches(
             self.order.size,
@@ -67,20 +66,12 @@ class Due:
     def update_of(self, epoch: int, samples: list[int]) -> dict[int, int]:
         """The update of an epoch in which each of these samples is due, without those that the epoch does not take."""
         update_of_sample: dict[int, int] = {}
-        step = max(1, CHUNK // self.batches.batch_size)
-        begin = (epoch - 1) * self.updates
-        wanted = np.array(samples)
+        step, begin = max(1, CHUNK // self.batches.batch_size), (epoch - 1) * self.updates
         for first in range(1, self.updates + 1, step):
-            last = min(first + step - 1, self.updates)
-            due_samples = self.samples(epoch, begin + first, begin + last)
-            for at in np.flatnonzero(np.isin(due_samples, wanted)).tolist():
+            due_samples = self.samples(epoch, begin + first, begin + min(first + step - 1, self.updates))
+            for at in np.flatnonzero(np.isin(due_samples, samples)).tolist():
                 update_of_sample[int(due_samples[at])] = begin + first + at // self.batches.batch_size
         return update_of_sample
-
-    def hashed(self) -> Iterator[np.ndarray]:
-        """All samples, CHUNK at a time."""
-        for start in range(0, self.size, CHUNK):
-            yield np.arange(start, min(start + CHUNK, self.size))
 
 
 MOST = 20  # samples that are named, for each kind of finding and part of an epoch
@@ -142,24 +133,20 @@ def _by_hash(row: TakenRow, due: Due) -> list[Finding]:
     samples = due.samples(row.epoch, row.first, row.last)
     gap, epoch = _gap(row, samples, due), due.drawn(row.epoch)
     more, hashed = row.samples - len(samples), hashes(epoch, samples)
-    where = dict(zip(samples.tolist(), range(len(samples)), strict=True))
-    step = {sample: row.first + at // due.batches.batch_size for sample, at in where.items()}
+    step = {sample: row.first + at // due.batches.batch_size for at, sample in enumerate(samples.tolist())}
     if more == -1 and len(at := np.flatnonzero(hashed == np.uint64(-gap % 2**64))):
         return [_finding("lost", row, int(samples[at[0]]), step)]
     if more not in (0, 1):
         return []
     wanted = hashed + np.uint64(gap) if more == 0 else np.array([gap], np.uint64)
-    for some in due.hashed():
+    for start in range(0, due.size, CHUNK):
+        some = np.arange(start, min(start + CHUNK, due.size))
         them = hashes(epoch, some)
         if len(at := np.flatnonzero(np.isin(them, wanted))):
             came = int(some[at[0]])
-            if more == 1:
-                kind = "doubled" if came in step else "foreign"
-                return [_finding(kind, row, came, step or due.update_of(row.epoch, [came]))]
-            gone = int(samples[np.flatnonzero(wanted == them[at[0]])[0]])
-            kind = "doubled" if came in step else "foreign"
-            where_came = step if came in step else due.update_of(row.epoch, [came])
-            return [_finding("lost", row, gone, step), _finding(kind, row, came, where_came)]
+            kind, where = ("doubled", step) if came in step else ("foreign", due.update_of(row.epoch, [came]))
+            lost = [] if more == 1 else [int(samples[np.flatnonzero(wanted == them[at[0]])[0]])]
+            return [*(_finding("lost", row, gone, step) for gone in lost), _finding(kind, row, came, where)]
     return []
 
 
@@ -168,7 +155,7 @@ def _gap(row: TakenRow, samples: np.ndarray, due: Due) -> int:
     return (row.digest - int(hashes(due.drawn(row.epoch), samples).sum(dtype=np.uint64))) % 2**64
 
 
-def _finding(kind: str, row: TakenRow | BitmapRow, sample: int, where: dict[int, int]) -> Finding:
+def _finding(kind: str, row: SamplesRow, sample: int, where: dict[int, int]) -> Finding:
     update = where.get(sample)
     whose = "no update of this epoch" if update is None else f"update {update}"
     text = {

@@ -3,10 +3,10 @@
 import numpy as np
 
 from manyheads.runner.answers.audit.due import ORDERS
+from manyheads.runner.answers.measure.rank.measuring import program
 from manyheads.runner.data.rank.build_data import build_data, build_sampler
 from manyheads.runner.data.rank.digests import MOST_SAMPLES, overlap
 from manyheads.runner.data.rank.splits import build_split
-from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -31,4 +31,4 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
     folder.write_json(folder.result, {"status": "completed", "steps": 0, "overlap": counts})
 
 
-main = worker.program(work, __name__)
+main = program(work, __name__)

@@ -23,28 +23,30 @@ MOST_SAMPLES = 2**36  # in a training set; with more, the table is taken to be d
 
 
 @dataclass(frozen=True)
-class TakenRow:
+class SamplesRow:
     """A row of samples.csv: updates ``first`` to ``last`` of an epoch, of a run with ``size`` training samples.
 
-    Updates and epochs are counted from 1. ``samples``: how many samples they took; ``digest``: the sum of their hashes.
+    Updates and epochs are counted from 1.
     """
 
     epoch: int
     first: int
     last: int
     size: int
+
+
+@dataclass(frozen=True)
+class TakenRow(SamplesRow):
+    """``samples``: how many samples the updates took; ``digest``: the sum of their hashes."""
+
     samples: int
     digest: int
 
 
 @dataclass(frozen=True)
-class BitmapRow:
-    """A row of samples.csv with the samples of its updates: ``bits``, a bitmap; ``again``, those taken repeatedly."""
+class BitmapRow(SamplesRow):
+    """The samples of the updates: ``bits``, a bitmap; ``again``, those taken repeatedly."""
 
-    epoch: int
-    first: int
-    last: int
-    size: int
     bits: str
     again: tuple[int, ...]
 
@@ -101,13 +103,13 @@ def read_taken(folder: RunFolder) -> tuple[list[TakenRow], list[BitmapRow]]:
                     f"this machine's {memory:,} bytes. Audit it on another."
                 )
             if row["bits"]:
-                again = tuple(_numbers(row["again"]))
-                seen.append(BitmapRow(epoch, first, last, size, row["bits"], again))
+                seen.append(BitmapRow(epoch, first, last, size, row["bits"], tuple(_numbers(row["again"]))))
             else:
                 taken.append(TakenRow(epoch, first, last, size, int(row["samples"]), int(row["digest"], 16)))
         except (ValueError, KeyError):
-            columns = ", ".join(TAKEN)
-            raise ConfigurationError(f"{folder.samples} is damaged: line {number} is not a row of {columns}.") from None
+            raise ConfigurationError(
+                f"{folder.samples} is damaged: line {number} is not a row of {', '.join(TAKEN)}."
+            ) from None
     return taken, seen
 
 

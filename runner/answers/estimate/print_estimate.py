@@ -29,7 +29,8 @@ def show(estimates: list[Estimate], device: DeviceMemory | None, *, console: Con
     for title, rows in (_held(rehearsed, device), _sent(rehearsed)) if rehearsed else ():
         if len(rows) > 1:
             upright, turned = _table(title, rows), _table(title, [*zip(*rows, strict=True)])
-            console.print(upright if _fits(upright, console) else turned)
+            width = Measurement.get(console, console.options.update(max_width=10_000), upright).maximum
+            console.print(upright if width <= console.width else turned)
     for estimate in rehearsed:
         if told := _ranges(estimate):
             console.print(Text(f"{name_of(estimate)}: across ranks: {told}."))
@@ -101,10 +102,6 @@ def _table(title: str, rows: Sequence[Sequence[str]]) -> Table:
     for first, *cells in rows[1:]:
         table.add_row(Text(first), *map(Text, cells))
     return table
-
-
-def _fits(table: Table, console: Console) -> bool:
-    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width
 
 
 def _note(estimates: list[Estimate], device: DeviceMemory | None) -> str:

@@ -1,7 +1,7 @@
 """The command ``estimate``: a run config for each combination of swept values, and its estimate."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from manyheads.runner.charts.colours import short
 from manyheads.runner.charts.picture_file import form_of, render, write_picture
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
-from manyheads.runner.config.hydra_errors import explained
+from manyheads.runner.config.hydra_errors import explained, refuse_hydra
 from manyheads.runner.config.origin import Origin, resolve_origin
 from manyheads.runner.errors import ConfigurationError, Unavailable, not_allowed
 from manyheads.runner.machine import hardware
@@ -46,17 +46,13 @@ GB = 10**9
 
 def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
     """All combinations, in the order of a sweep. Raises ConfigurationError if there is only one, and it is refused."""
-    given = [str(override) for override in line.overrides]
     with explained(line):
-        parsed = OverridesParser.create().parse_overrides(given)
-    for override in parsed:
-        if override.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
-            message = f"{override.input_line}: estimate starts no runs. Leave it out."
-            raise ConfigurationError(message, key=override.key_or_group, value=override.value())
+        parsed = OverridesParser.create().parse_overrides([*line.overrides])
+    refuse_hydra(parsed, because="estimate starts no runs")
     assumed = not any(override.key_or_group == DEVICE for override in parsed)
     if assumed:
         parsed.append(OverridesParser.create().parse_override(f"{DEVICE}=cpu"))
-    combinations = [*product(*([*_values(override)] for override in parsed))]
+    combinations = [*product(*map(_values, parsed))]
     swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
     planned = []
     for words in combinations:
@@ -86,13 +82,11 @@ def _config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunConfi
         return run
 
 
-def _values(override: Override) -> Iterator[str]:
+def _values(override: Override) -> list[str]:
     if not override.is_sweep_override():
-        yield str(override.input_line)
-        return
+        return [str(override.input_line)]
     key = str(override.input_line).partition("=")[0]
-    for value in override.sweep_string_iterator():
-        yield f"{key}={value}"
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
 
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -148,12 +142,13 @@ def _fill(rehearsed: list[Estimate], device: DeviceMemory | None, figure: "Figur
     scale, unit = next(((size, name) for size, name in ((GB, "GB"), (10**6, "MB")) if most >= size), (1000, "kB"))
     parts = [{kind: size / scale for kind, size in estimate.largest.parts().items()} for estimate in rehearsed]
     _stack(held, names, parts, {kind: (NAMES.get(kind, kind), color) for kind, color in HELD.items()})
-    held.set_title(f"{unit} that the largest rank holds at its peak")
+    title = f"{unit} that the largest rank holds at its peak"
     if device is not None:
         limit = device.memory / scale
         held.axvline(limit, color="#b00020", linewidth=1.6)
         held.set_xlim(0, 1.06 * max(limit, most / scale))
-        held.set_title(f"{unit} that the largest rank holds at its peak; red: the device's {readable(device.memory)}")
+        title += f"; red: the device's {readable(device.memory)}"
+    held.set_title(title)
     traffic = [
         {kind: each_kind.bytes / scale for kind, each_kind in (estimate.largest.traffic or {}).items()}
         for estimate in rehearsed

@@ -106,8 +106,7 @@ class Explanation(Answer):
         if self.crowding is not None:
             yield f"Measured while {self.crowding}"
         elif (varied := variation(self.seconds)) > BUSY:
-            longer = f"{100 * varied:.0f} % longer"
-            yield f"Updates took up to {longer} in one round than in another: the machine was busy."
+            yield f"Updates took up to {100 * varied:.0f} % longer in one round than in another: the machine was busy."
         parts = {self.limit.part, *([DATA] if waits else [])}
         worth = [candidate for candidate in self.tries if candidate.change and candidate.part in parts]
         if worth:

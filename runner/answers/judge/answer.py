@@ -17,7 +17,7 @@ from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.crowding import crowded_runs
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.wording import tell
+from manyheads.runner.wording import counted, tell
 
 CODES = {KEEP: ExitCode.DONE, UNDECIDED: ExitCode.UNDECIDED}
 
@@ -41,8 +41,18 @@ class Judged(Answer):
     def of(cls, path: Path, question: Question, claims: Claims, *, stopped: str | None = None) -> "Judged":
         """The answer from a judgement's file, question and claims. ``stopped``: why it ended early."""
         gains = {effect.on: median(effect.differences) for effect in claims.effects if effect.differences}
-        about = question.change, question.on, question.least, question.alpha
-        return cls(path, *about, claims, gains, question, stopped, crowded_runs(path.parent))
+        return cls(
+            path,
+            question.change,
+            question.on,
+            question.least,
+            question.alpha,
+            claims,
+            gains,
+            question,
+            stopped,
+            crowded_runs(path.parent),
+        )
 
     @property
     def exit_code(self) -> ExitCode:
@@ -107,13 +117,10 @@ def sentences(question: Question, claims: Claims) -> Iterator[str]:
         yield f"More than {MOST_ROUNDS} rounds are not run, since the effect is small beside the noise."
     for arm, count in zip(("base", "the change"), claims.lost, strict=True):
         if count:
-            yield f"In {count} round{'' if count == 1 else 's'} only {arm} failed, and lost the round."
+            yield f"In {counted(count, 'round')} only {arm} failed, and lost the round."
     if claims.interrupted:
-        yield (
-            "1 run never ended; its round was repeated."
-            if claims.interrupted == 1
-            else f"{claims.interrupted} runs never ended; their rounds were repeated."
-        )
+        whose = "its round was" if claims.interrupted == 1 else "their rounds were"
+        yield f"{counted(claims.interrupted, 'run')} never ended; {whose} repeated."
     if claims.effects:
         yield from question.caveats()
         yield (
@@ -124,8 +131,7 @@ def sentences(question: Question, claims: Claims) -> Iterator[str]:
 
 def _effect(effect: Effect, *, least: float) -> str:
     """The effect on one aim, as part of a sentence. ``least``: the smallest gain worth having in it."""
-    aim, count = Aim(effect.on), len(effect.differences)
-    rounds = f"{count} round{'' if count == 1 else 's'}"
+    aim, rounds = Aim(effect.on), counted(len(effect.differences), "round")
     if effect.low is None or effect.high is None:
         return f"no conclusion after {rounds}"
     unit = " %" if aim.is_relative else ""
@@ -136,10 +142,9 @@ def _effect(effect: Effect, *, least: float) -> str:
     about = f"no gain of {shown(aim, least):.3g}{unit} or more: " if 0 < high < shown(aim, least) else ""
     if low * high <= 0:
         return f"{about}between {_number(low)} and {_number(high)}{unit} {better} ({rounds})"
-    middle = shown(aim, median(effect.differences))
+    middle, word = abs(shown(aim, median(effect.differences))), better if low > 0 else worse
     one, other = sorted((abs(low), abs(high)))
-    word = better if low > 0 else worse
-    return f"{about}{_number(abs(middle))}{unit} {word} ({_number(one)} to {_number(other)}{unit}, {rounds})"
+    return f"{about}{_number(middle)}{unit} {word} ({_number(one)} to {_number(other)}{unit}, {rounds})"
 
 
 def shown(aim: Aim, difference: float) -> float:

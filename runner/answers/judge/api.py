@@ -44,8 +44,8 @@ def judge(
     The same call again continues the same judgement. Raises ConfigurationError for a question that cannot be judged,
     RunFailed if base fails, and KeyboardInterrupt if it was stopped.
     """
-    line = as_typed(overrides, conf)
-    ended = call("judge", *line.arguments, *as_flags({} if change is None else {"change": change}), *as_flags(terms))
+    asked = terms if change is None else {"change": change, **terms}
+    ended = call("judge", *as_typed(overrides, conf).arguments, *as_flags(asked))
     if ended.code not in DECIDED or not ended.result:
         raise ended.error()
     path, claims = Path(ended.result["path"]).absolute(), ended.result["claims"]

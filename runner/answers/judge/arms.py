@@ -13,10 +13,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from manyheads.runner.answers.judge.config_question import ConfigQuestion
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.arm_configs import ArmConfigs
-from manyheads.runner.answers.measure.subject import check_fresh_start
-from manyheads.runner.config.command_line import CommandLine
-from manyheads.runner.config.composing import run_config
-from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.answers.measure.subject import check_fresh_start, composed
+from manyheads.runner.config.hydra_errors import refuse_hydra
 from manyheads.runner.config.quoting import readable
 from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.option.run_config import RunConfig
@@ -39,8 +37,7 @@ class Arms:
 
     def refuse_unmeasured(self, aims: Iterable[Aim]) -> None:
         """Raises ConfigurationError if an evaluation's metric is among the aims that a run does not measure."""
-        values = [aim for aim in aims if not aim.is_time and not aim.is_training]
-        metrics = [aim.text if aim.target is None else aim.target[0] for aim in values]
+        metrics = [aim.metric for aim in aims if not aim.is_time and not aim.is_training]
         for run in (self.base, self.change):
             for metric in metrics:
                 if not metric.startswith(("train_", "test_")) and (why := run.task.unmeasured(run, metric)) is not None:
@@ -66,24 +63,27 @@ def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: st
         if key.is_sweep_override():
             message = f"{word}: a judgement compares two configs. Give one value."
             raise ConfigurationError(message, key=key.key_or_group, value=key.value())
-        if key.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
-            message = f"{word}: a judgement starts its runs itself. Leave it out."
-            raise ConfigurationError(message, key=key.key_or_group, value=key.value())
+        refuse_hydra([key], because="a judgement starts its runs itself")
         if word in map(readable, added) and key.key_or_group in ("seed", "trainer.evaluate_only", "checkpoint.resume"):
             raise ConfigurationError.at("--change", word, ": a judgement cannot compare that. Leave it out.")
-    base = _composed(overrides, config_dir)
+    base = composed(overrides, config_dir)
     try:
-        arms = Arms(base, _composed([*overrides, *added], config_dir))
+        arms = Arms(base, composed([*overrides, *added], config_dir))
     except UnknownName as error:
         if not any(word.partition("=")[0] == error.key for word in overrides):
             raise
-        how = f"The change chooses another option: write ++{error.key}=... in base, and ~{error.key} in the change."
-        raise UnknownName(f"{error} {how}", key=error.key, allowed=error.allowed) from None
+        raise UnknownName(
+            f"{error} The change chooses another option: write ++{error.key}=... in base, and ~{error.key} in the "
+            "change.",
+            key=error.key,
+            allowed=error.allowed,
+        ) from None
     for arm in (arms.base, arms.change):
         check_fresh_start(arm, what="a judgement")
     if change is not None and signature(arms.base.written) == signature(arms.change.written) and not arms.differences():
-        message = f"--change '{change}' changes nothing: both configs are the same."
-        raise ConfigurationError(message, key="--change", value=change)
+        raise ConfigurationError(
+            f"--change '{change}' changes nothing: both configs are the same.", key="--change", value=change
+        )
     return arms
 
 
@@ -99,15 +99,11 @@ def _words(change: str) -> list[str]:
     try:
         words = shlex.split(change)
     except ValueError as error:
-        message = f"--change '{change}' cannot be read: {error}."
-        raise ConfigurationError(message, key="--change", value=change) from None
+        raise ConfigurationError(
+            f"--change '{change}' cannot be read: {error}.", key="--change", value=change
+        ) from None
     if not words:
         raise ConfigurationError(
             "--change is empty. Name overrides, such as --change trainer.channels_last=true.", key="--change"
         )
     return words
-
-
-def _composed(overrides: Sequence[str], config_dir: str | None) -> RunConfig:
-    line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
-    return run_config(list(line.overrides), line, origin)

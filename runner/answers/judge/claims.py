@@ -1,17 +1,58 @@
 """The claims of a judgement: a pure function of its ledger, so that anyone can recompute them."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.rounds import Pair, differences, pairs
 from manyheads.runner.answers.judge.terms import Aim
+from manyheads.runner.answers.measure.hypotheses import CLIP
 from manyheads.runner.answers.measure.rounds import scale_of
-from manyheads.runner.answers.measure.rows import FAILED, FLOOR, INTERRUPTED, ROUND, RunRow
+from manyheads.runner.answers.measure.rows import CHANGE, COMPLETED, FAILED, FLOOR, INTERRUPTED, ROUND, RunRow
 
 KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two runs of a complete round. In a round of base against base, the second is called ``change``."""
+
+    base: RunRow
+    change: RunRow
+
+    @property
+    def in_order(self) -> list[RunRow]:
+        """Both runs, in the order in which they ran."""
+        return sorted((self.base, self.change), key=lambda row: row.place)
+
+    def difference(self, aim: Aim, *, lost: float = math.nan) -> float:
+        """The gain of the change. ``lost``: what the loser loses by if only one of both runs failed."""
+        failed = [row.state == FAILED for row in (self.base, self.change)]
+        if any(failed):
+            return lost * (failed[0] - failed[1])
+        return aim.value(self.change.findings) - aim.value(self.base.findings)
+
+
+def pairs(rows: Sequence[RunRow], purpose: str) -> list[Pair]:
+    """The complete rounds with this purpose, in order. Of a round that was repeated, the complete attempt."""
+    attempts: dict[int, dict[int, RunRow]] = {}
+    ended = (COMPLETED, FAILED) if purpose == ROUND else (COMPLETED,)
+    for row in rows:
+        if row.purpose != purpose:
+            continue
+        if row.place == 0:
+            attempts[row.round] = {}
+        if row.state in ended and row.round in attempts:
+            attempts[row.round][row.place] = row
+    complete = [(attempt[0], attempt[1]) for _, attempt in sorted(attempts.items()) if attempt.keys() == {0, 1}]
+    return [Pair(second, first) if first.arm == CHANGE else Pair(first, second) for first, second in complete]
+
+
+def differences(rounds: Sequence[Pair], aim: Aim, *, scale: float) -> list[float]:
+    """The gain of the change in each round. An arm that failed alone loses the round by CLIP times the ``scale``."""
+    return [pair.difference(aim, lost=CLIP * scale) for pair in rounds]
 
 
 @dataclass(frozen=True)
@@ -50,7 +91,8 @@ class Claims:
 
     def to_json(self) -> Mapping[str, Any]:
         """The claims as plain values, as judgement.jsonl and --json have them."""
-        return _plain(asdict(self))
+        plain: Mapping[str, Any] = json.loads(json.dumps(asdict(self)))  # tuples as lists
+        return plain
 
 
 def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
@@ -64,7 +106,7 @@ def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
         numerics=None if numerics is None else numerics.name,
         largest=None if numerics is None else numerics.biggest,
         exact=None if exact is None else exact.biggest,
-        lost=_lost(rounds),
+        lost=(sum(pair.base.state == FAILED for pair in rounds), sum(pair.change.state == FAILED for pair in rounds)),
         interrupted=sum(row.state == INTERRUPTED for row in rows),
     )
     if failure := compared.failure:
@@ -73,14 +115,10 @@ def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
         return claims
     effects = tuple(_effect(question, aim, rows) for aim in question.aims)
     if len(rounds) >= rounds_needed(question) and not any(gain for effect in effects for gain in effect.differences):
-        nothing = "it changes nothing: all rounds of both arms came out the same"
-        return replace(claims, verdict=DISCARD, reasons=(nothing,))
+        return replace(
+            claims, verdict=DISCARD, reasons=("it changes nothing: all rounds of both arms came out the same",)
+        )
     return replace(claims, verdict=verdict(effects, least=least_gain(question)), effects=effects)
-
-
-def _lost(rounds: Sequence[Pair]) -> tuple[int, int]:
-    """How many rounds base failed in, and how many the change."""
-    return sum(pair.base.state == FAILED for pair in rounds), sum(pair.change.state == FAILED for pair in rounds)
 
 
 def _effect(question: Question, aim: Aim, rows: Sequence[RunRow]) -> Effect:
@@ -124,10 +162,3 @@ def rounds_needed(question: Question) -> int:
     from manyheads.runner.answers.measure.sequential import TESTS, least_rounds  # imports numpy
 
     return least_rounds(TESTS[question.test], question.alpha_each)
-
-
-def _plain(content: Any) -> Any:
-    """With tuples as lists, as in JSON."""
-    if isinstance(content, dict):
-        return {key: _plain(value) for key, value in content.items()}
-    return [*map(_plain, content)] if isinstance(content, (list, tuple)) else content

@@ -24,8 +24,7 @@ def named_commit(name: str) -> tuple[Path, str]:
         raise ConfigurationError(f"--code {name}: the working directory is not in a git repository.", key="--code")
     commit = git(Path(top), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if not commit:
-        message = f"--code {name}: {top} has no such revision. Name one, such as HEAD."
-        raise ConfigurationError(message, key="--code")
+        raise ConfigurationError(f"--code {name}: {top} has no such revision. Name one, such as HEAD.", key="--code")
     return Path(top).resolve(), commit.decode().strip()
 
 

@@ -40,8 +40,14 @@ def _of_configs(question: "ConfigQuestion", rows: Sequence[RunRow]) -> Iterator[
     for row in rows:
         timed = question.is_about_speed and row.purpose in (FLOOR, ROUND)
         updates = updates_of(rows) if timed else TRIAL_UPDATES if row.purpose == TRIAL else 0
-        where = {"round": row.round, "turn": row.place}
-        config = question.config(row.purpose, row.arm, **where, updates=updates, per_epoch=per_epoch.get(row.arm, 1))
+        config = question.config(
+            row.purpose,
+            row.arm,
+            round=row.round,
+            turn=row.place,
+            updates=updates,
+            per_epoch=per_epoch.get(row.arm, 1),
+        )
         if row.signature != config_digest(config):
             yield f"run {row.number} does not have the config of {row.arm}"
         if row.seed != config.get("seed"):

@@ -42,12 +42,11 @@ class ConfigQuestion(Question):
 
     def is_sound(self) -> bool:
         lists = self.tolerances, self.overrides, self.files
-        texts = (self.code, "" if self.revision is None else self.revision)
         return (
             super().is_sound()
             and all(isinstance(value, list) for value in lists)
             and are_numbers(self.tolerances)
-            and are_texts((*texts, *self.overrides, *self.files))
+            and are_texts((self.code, self.revision or "", *self.overrides, *self.files))
             and isinstance(self.base, dict)
             and isinstance(self.changed, dict)
             and len(self.tolerances) == 3
@@ -80,16 +79,23 @@ class ConfigQuestion(Question):
         return examined(config, purpose)
 
     def refusals(self, rows: Sequence[RunRow]) -> tuple[str, ...]:
-        return refusals(self, rows)
+        evidence = self.evidence(rows)
+        if self.is_about_speed:
+            return (*evidence.refusals(), *_of_pace(evidence))
+        return (*evidence.refusals(), *_of_samples(evidence), *_of_versions(self, rows))
+
+    def evidence(self, rows: Sequence[RunRow]) -> Evidence:
+        """The evidence on both arms in the ledger's rows."""
+        return Evidence(self.configs, rows, needs_same_steps=self.is_about_speed)
 
     def comparison(self, rows: Sequence[RunRow]) -> ArmComparison:
-        evidence = evidence_of(self, rows)
+        evidence = self.evidence(rows)
         numerics = evidence.numerics
         exact = None if numerics is None or evidence.exact is EQUAL else evidence.exact
         return ArmComparison(evidence.failure, numerics, exact)
 
     def faults(self, rows: Sequence[RunRow]) -> Iterator[str]:
-        yield from config_faults(self, rows)
+        return config_faults(self, rows)
 
     def differences(self) -> Mapping[str, Sequence[Any]]:
         return self.configs.differences()
@@ -114,18 +120,6 @@ class ConfigQuestion(Question):
     def arguments(self) -> list[str]:
         asked = ["--change", self.change] if self.change else ["--code", self.revision or ""]
         return [*self.overrides, *asked, *self.term_arguments()]
-
-
-def evidence_of(question: ConfigQuestion, rows: Sequence[RunRow]) -> Evidence:
-    """The evidence on both arms in the ledger's rows."""
-    return Evidence(question.configs, rows, needs_same_steps=question.is_about_speed)
-
-
-def refusals(question: ConfigQuestion, rows: Sequence[RunRow]) -> tuple[str, ...]:
-    """All reasons that the rows give so far."""
-    evidence = evidence_of(question, rows)
-    more = _of_pace(evidence) if question.is_about_speed else (*_of_samples(evidence), *_of_versions(question, rows))
-    return (*evidence.refusals(), *more)
 
 
 def _of_samples(evidence: Evidence) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """Decides a question in its folder: alone there, within its session, and continued if it was asked before."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,11 @@ def decide(
     question: Question,
     terms: JudgementTerms,
     named: Path | None,
-    judging: Callable[[Path, Question], AbstractContextManager[Judgement]],
+    judgement_of: Callable[[Path, Question], Judgement],
 ) -> Judged:
     """Decide a new or continued question in the ``named`` folder, by default in its own under JUDGEMENTS.
 
-    ``judging``: a context with the judgement in a folder. Raises as ``Judgement.decide``.
+    ``judgement_of``: the judgement in a folder. Raises as ``Judgement.decide``.
     """
     from manyheads.launchers.companions import refuse_start  # the rest needs no launchers
 
@@ -49,8 +48,8 @@ def decide(
         exclusive(runs.ledger.path, of=folder),
         keeping("judge", f"the runs that have ended are kept in {RunFolder(folder)}; the same command continues"),
         handled_by(interrupt),
-        judging(runs.folder, asked) as judgement,
     ):
+        judgement = judgement_of(runs.folder, asked)
         try:
             claims, stopped = judgement.decide(), None
         except BudgetSpent as reason:
@@ -76,16 +75,18 @@ def _asked(
         question = replace(question, alpha=alpha)
         say(f"change {number} of the session {terms.session}: its error rate is {alpha:.2g}")
     if before is None:
-        runs.ledger.create(question.to_json())
+        runs.ledger.create(asdict(question))
     return question, before or question
 
 
 def _show_differences(differences: Mapping[str, Sequence[Any]], files: Sequence[str]) -> None:
     lines = [
-        f"{key}: {' -> '.join('null' if value is None else str(value) for value in values)}"
-        for key, values in differences.items()
+        *(
+            f"{key}: {' -> '.join('null' if value is None else str(value) for value in values)}"
+            for key, values in differences.items()
+        ),
+        *(f"{name}: not as in the revision" for name in files),
     ]
-    lines += [f"{name}: not as in the revision" for name in files]
     print("What differs:" if lines else "Both arms are the same.")
     for line in lines[:MOST_SHOWN]:
         print(printable(f"  {line}"))

@@ -7,10 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from statistics import median
 
-from manyheads.runner.answers.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
+from manyheads.runner.answers.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, pairs, rounds_needed
 from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, MOST_ROUNDS, Question
 from manyheads.runner.answers.judge.recorded import FILE, faults
-from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.recording import Recording
 from manyheads.runner.answers.measure.rounds import is_base_first
 from manyheads.runner.answers.measure.rows import BASE, CHANGE, COMPLETED, FAILED, FLOOR, ROUND, RunRow
@@ -71,8 +70,7 @@ class Judgement(ABC):
         """Write judgement.json, which holds the whole ledger, and a page for people."""
         from manyheads.runner.answers.judge.judgement_page import as_page  # what draws it takes long to import
 
-        lines = self.runs.ledger.lines()
-        content = {"lines": lines, "claims": claims.to_json()}
+        content = {"lines": self.runs.ledger.lines(), "claims": claims.to_json()}
         write_whole(self.runs.folder / FILE, json.dumps(content, indent=2) + "\n")
         page = as_page(self.question, self.runs.ledger.rows(), claims, faults(content))
         write_whole(self.runs.folder / PAGE, page)

@@ -1,12 +1,11 @@
 """The charts of a judgement: the interval after each round, and the difference in each round."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from manyheads.runner.answers.judge.answer import shown
-from manyheads.runner.answers.judge.claims import Claims, Effect, least_gain
+from manyheads.runner.answers.judge.claims import Claims, Effect, least_gain, pairs
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.rows import BASE, ROUND, RunRow
 from manyheads.runner.answers.measure.sequential import TESTS, intervals
@@ -37,21 +36,31 @@ def gain(aim: Aim) -> str:
 def _interval(number: int, question: Question, effect: Effect, least: float) -> Chart:
     aim, rounds = Aim(effect.on), len(effect.differences)
     looks = intervals(TESTS[question.test], effect.differences, scale=effect.scale, alpha=question.alpha_each)
-    numbers = [*range(1, rounds + 1)]
-    ends = [
-        [shown(aim, end) if math.isfinite(end) else math.nan for end in end_of_looks]
-        for end_of_looks in zip(*looks, strict=True)
+    lines = [
+        _line(
+            "interval",
+            INTERVAL,
+            range(1, rounds + 1),
+            [shown(aim, end) if math.isfinite(end) else math.nan for end in ends],
+            mark="both",
+        )
+        for ends in zip(*looks, strict=True)
     ]
-    lines = [_line("interval", INTERVAL, numbers, values, mark="both") for values in ends]
-    lines += _across("no effect", 0.0, rounds, dash="dot")
+    lines.append(_across("no effect", 0.0, rounds, dash="dot"))
     if least > 0:
-        lines += _across("least gain worth having", shown(aim, least), rounds, dash="dash")
+        lines.append(_across("least gain worth having", shown(aim, least), rounds, dash="dash"))
     at_last = [end for end in (effect.low, effect.high) if end is not None]
     seen = [shown(aim, difference) for difference in (*effect.differences, *at_last, 0.0, least)]
     room = ROOM * ((max(seen) - min(seen)) or 1.0)
     y = Axis(gain(aim), within=[min(seen) - room, max(seen) + room])
-    note = "Not drawn until it is bounded; cut off where it exceeds the range of the differences."
-    return Chart(f"interval_{number}", f"Interval after each round: {effect.on}", note, ROUNDS, y, lines)
+    return Chart(
+        f"interval_{number}",
+        f"Interval after each round: {effect.on}",
+        "Not drawn until it is bounded; cut off where it exceeds the range of the differences.",
+        ROUNDS,
+        y,
+        lines,
+    )
 
 
 def _rounds(number: int, effect: Effect, base_first: Sequence[bool]) -> Chart:
@@ -59,19 +68,23 @@ def _rounds(number: int, effect: Effect, base_first: Sequence[bool]) -> Chart:
     values = [shown(aim, difference) for difference in effect.differences]
     lines = []
     for name, colour, wanted in (("base first", BASE_FIRST, True), ("change first", CHANGE_FIRST, False)):
-        indices = [index for index, is_first in enumerate(base_first) if is_first == wanted]
-        lines.append(
-            _line(name, colour, [index + 1 for index in indices], [values[index] for index in indices], mark="points")
-        )
-    lines += _across("no effect", 0.0, rounds, dash="dot")
+        points = [(number, value) for number, value in enumerate(values, 1) if base_first[number - 1] == wanted]
+        lines.append(_line(name, colour, [x for x, _ in points], [y for _, y in points], mark="points"))
+    lines.append(_across("no effect", 0.0, rounds, dash="dot"))
     for end in (effect.scale, -effect.scale):
-        lines += _across("noise floor: base against base", shown(aim, end), rounds, dash="dash")
-    note = "Which arm ran first was decided by a coin. Dashed: the typical difference between two runs of base."
-    return Chart(f"rounds_{number}", f"Every round: {effect.on}", note, ROUNDS, Axis(gain(aim)), lines)
+        lines.append(_across("noise floor: base against base", shown(aim, end), rounds, dash="dash"))
+    return Chart(
+        f"rounds_{number}",
+        f"Every round: {effect.on}",
+        "Which arm ran first was decided by a coin. Dashed: the typical difference between two runs of base.",
+        ROUNDS,
+        Axis(gain(aim)),
+        lines,
+    )
 
 
-def _across(name: str, value: float, rounds: int, *, dash: str) -> Iterator[Line]:
-    yield _line(name, GREY, [1, max(rounds, 2)], [value, value], dash=dash)
+def _across(name: str, value: float, rounds: int, *, dash: str) -> Line:
+    return _line(name, GREY, [1, max(rounds, 2)], [value, value], dash=dash)
 
 
 def _line(

@@ -8,10 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from manyheads.runner.answers.judge.answer import sentences, shown, verdict_line
-from manyheads.runner.answers.judge.claims import Claims
+from manyheads.runner.answers.judge.claims import Claims, pairs
 from manyheads.runner.answers.judge.judgement_charts import gain, judgement_charts
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.judge.terms import FOUND, Aim
 from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.rows import (
@@ -56,7 +55,6 @@ COMPUTED = {  # findings of FACTS, in words
 
 def as_page(question: Question, rows: Sequence[RunRow], claims: Claims, faults: Sequence[str]) -> str:
     """The page as HTML. ``faults``: what the audit found."""
-    differing = question.differences().items()
     return html_page(
         TEMPLATE,
         heading=question.heading,
@@ -67,7 +65,7 @@ def as_page(question: Question, rows: Sequence[RunRow], claims: Claims, faults: 
         charts=judgement_charts(question, rows, claims),
         titles=_titles(question),
         rounds=[*_rounds(rows, claims)],
-        keys=[[key, *(_text(value) for value in values)] for key, values in differing],
+        keys=[[key, *map(_text, values)] for key, values in question.differences().items()],
         files=question.changed_files(),
         faults=faults,
         runs=len(rows),

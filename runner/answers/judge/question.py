@@ -56,10 +56,6 @@ class Question(ABC):
     asker: ClassVar[str]  # the module whose ``again`` asks such a question once more
     words: ClassVar[tuple[str, ...]] = ("draw", "change")  # fields that do not make it another question
 
-    def to_json(self) -> Mapping[str, Any]:
-        """The question as plain values: the first line of the ledger."""
-        return asdict(self)
-
     @staticmethod
     def of(content: Mapping[str, Any]) -> "Question":
         """The question in JSON that anyone may have written. Raises ConfigurationError if it is malformed."""

@@ -64,11 +64,12 @@ class Revision:
         tracked = git(self.project, "ls-files", "-z")
         others = git(self.project, "ls-files", "--others", "--exclude-standard", "-z", "--", "*.py")
         names = {PurePosixPath(os.fsdecode(name)) for name in (tracked + others).split(b"\0") if name}
-        return {name for name in names - committed if (self.project / name).is_file() and not self._is_of_run(name)}
-
-    def _is_of_run(self, name: PurePosixPath) -> bool:
-        """Whether it lies in a run folder, where a run keeps a copy of its code."""
-        return any(RunFolder(self.project / folder).config.is_file() for folder in name.parents)
+        return {
+            name
+            for name in names - committed
+            if (self.project / name).is_file()
+            and not any(RunFolder(self.project / folder).config.is_file() for folder in name.parents)
+        }
 
     @contextmanager
     def files(self) -> Iterator["BaseCode"]:

@@ -50,6 +50,11 @@ class Aim:
         return None if match is None else (match[1], float(match[2]))
 
     @property
+    def metric(self) -> str:
+        """The metric whose values, or whose first value at the target, are compared."""
+        return self.text if self.target is None else self.target[0]
+
+    @property
     def is_relative(self) -> bool:
         """Whether seconds are compared, as logarithms."""
         return self.is_time or self.is_training or self.target is not None

@@ -17,6 +17,7 @@ from manyheads.runner.answers.measure.rows import (
     ROUND,
     STEPS,
     RunRow,
+    why_change_failed,
 )
 from manyheads.runner.precision.fp64 import FP64Option
 
@@ -69,8 +70,7 @@ class Evidence:
         if self.configs.changes_only_precision:
             return EQUAL
         if taken := self.completed(EXACT, self.change):
-            limit = self.tolerances.exact
-            findings = taken[0].findings
+            limit, findings = self.tolerances.exact, taken[0].findings
             return None if findings["casts"] else class_of(findings, Tolerances(limit, limit, limit), None)
         steps = max((row.number for row in self.rows if row.purpose == STEPS), default=0)
         is_over = any(row.purpose == ROUND and row.arm == self.change and row.number > steps for row in self.rows)
@@ -82,9 +82,7 @@ class Evidence:
     @property
     def failure(self) -> str | None:
         """Why the change failed in its first run; failures of its steps are among the refusals."""
-        failed = (row for row in self.rows if (row.purpose, row.arm, row.state) == (FACTS, self.change, FAILED))
-        row = next(failed, None)
-        return None if row is None else f"the change fails where base does not: {row.reason}"
+        return why_change_failed(self.rows, FACTS, self.change)
 
     def refusals(self) -> tuple[str, ...]:
         """All reasons that the rows give so far, in sentences."""
@@ -109,8 +107,9 @@ class Evidence:
         facts = self.facts()
         if not {BASE, self.change} <= facts.keys():
             return
-        differing = self.configs.differences()
-        yield from unlike_facts(facts[BASE], facts[self.change], differing, steps=self.needs_same_steps)
+        yield from unlike_facts(
+            facts[BASE], facts[self.change], self.configs.differences(), steps=self.needs_same_steps
+        )
         base, change = (self.completed(FACTS, arm)[0] for arm in (BASE, self.change))
         fixed = [split for split in ("train", "val") if base.findings[split] == change.findings[split]]
         for row in self.completed(FACTS, BASE):
@@ -119,8 +118,8 @@ class Evidence:
 
     def _of_steps(self) -> Iterator[str]:
         """Steps of the change that failed, or differ by more than is explained."""
-        states = (COMPLETED, FAILED)
-        steps = [row for row in self.rows if (row.purpose, row.arm) == (STEPS, self.change) and row.state in states]
+        ended = [row for row in self.rows if row.state in (COMPLETED, FAILED)]
+        steps = [row for row in ended if (row.purpose, row.arm) == (STEPS, self.change)]
         if not steps:
             return
         exact = self.exact

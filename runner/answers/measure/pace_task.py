@@ -21,9 +21,9 @@ def read_task(folder: RunFolder) -> int:
     return int(read_json(folder.path / FILE)["updates"])
 
 
-def marked_seconds(folder: Path) -> float | None:
-    """The seconds between BEGAN and ENDED, by the file system's clock; None if one is missing."""
+def seconds_between(began: Path, ended: Path) -> float | None:
+    """The seconds between two marks, by the file system's clock; None if one is missing."""
     try:
-        return ((folder / ENDED).stat().st_mtime_ns - (folder / BEGAN).stat().st_mtime_ns) / 1e9
+        return (ended.stat().st_mtime_ns - began.stat().st_mtime_ns) / 1e9
     except FileNotFoundError:
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from manyheads.runner.answers.measure.pace_task import marked_seconds, write_task
+from manyheads.runner.answers.measure.pace_task import BEGAN, ENDED, seconds_between, write_task
 from manyheads.runner.answers.measure.rows import EXACT, FACTS, STEPS
 from manyheads.runner.answers.measure.runs import Purpose
 from manyheads.runner.answers.measure.steps_task import ParityTask
@@ -47,7 +47,7 @@ def pace(name: str, updates: int) -> Purpose:
     def read(folder: RunFolder, result: Mapping[str, Any]) -> Mapping[str, Any]:
         return {
             "seconds": result["pace"]["seconds"],
-            "marked": marked_seconds(folder.path),
+            "marked": seconds_between(folder.path / BEGAN, folder.path / ENDED),
             "updates": updates,
             "samples": result["samples_seen"],
             "peak_mb": max(result["peak_memory_mb"]),

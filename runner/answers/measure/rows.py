@@ -73,8 +73,7 @@ class RunRow:
 
     def _is_sound(self) -> bool:
         integers = (self.number, self.round, self.place, self.seed)
-        about = (self.signature, self.machine, self.code, self.reason)
-        texts = (self.folder, *(value or "" for value in about))
+        texts = (self.folder, *(value or "" for value in (self.signature, self.machine, self.code, self.reason)))
         numbers = (self.began, self.ended or 0.0)
         return (
             all(type(value) is int for value in integers)
@@ -177,6 +176,12 @@ def broken(lines: Iterable[Any]) -> str | None:
         if line.get("digest") != (before := digest(line["content"], before)):
             return f"line {number} was changed, or a line before it is missing"
     return None
+
+
+def why_change_failed(rows: Iterable[RunRow], purpose: str, change: str = CHANGE) -> str | None:
+    """Why the change failed in a run with this purpose, in a sentence; None if it did not."""
+    failed = (row for row in rows if (row.purpose, row.arm, row.state) == (purpose, change, FAILED))
+    return next((f"the change fails where base does not: {row.reason}" for row in failed), None)
 
 
 def latest(lines: Iterable[Mapping[str, Any]]) -> list[RunRow]:

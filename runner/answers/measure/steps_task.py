@@ -1,11 +1,10 @@
 """Files between the parent and the ranks of a parity run: the work to do instead of training, and the findings."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from manyheads.runner.run.data_files import read_bytes
+from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -35,7 +34,7 @@ def write_task(folder: RunFolder, task: ParityTask) -> None:
 
 def read_task(folder: RunFolder) -> ParityTask:
     """The folder's task."""
-    return ParityTask(**json.loads(read_bytes(folder.parity / FILE)))
+    return ParityTask(**read_json(folder.parity / FILE))
 
 
 @dataclass(frozen=True)

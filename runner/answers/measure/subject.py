@@ -14,6 +14,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.source_file import source_file
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
@@ -38,8 +39,12 @@ class Subject(NamedTuple):
 
 def subject_of(words: Sequence[str], *, config_dir: str | None = None) -> Subject:
     """The run that ``words`` describe, as for train, or as a folder and changes. Raises ConfigurationError."""
-    is_recorded = bool(words) and "=" not in words[0] and source_file(words[0]) is None
-    subject = _recorded(words[0], words[1:]) if is_recorded else _composed(words, config_dir)
+    if words and "=" not in words[0] and source_file(words[0]) is None:
+        path, *changes = words
+        run = PastConfig.admitted(RunFolder(path), changes).checked("checkpoint.resume=null")
+        subject = Subject(run, None, None if changes else Path(path))
+    else:
+        subject = Subject(composed(words, config_dir), [*words])
     check_fresh_start(subject.run, what="a measurement")
     return subject
 
@@ -74,18 +79,18 @@ def measure(run: RunConfig, *, rank: str = RANK) -> tuple[Path, ResultJson]:
     return folder.path, folder.read_result() or {}
 
 
-def _composed(overrides: Sequence[str], config_dir: str | None) -> Subject:
-    line, origin = resolve_origin(CommandLine.of(list(overrides), config_dir))
-    return Subject(run_config(list(line.overrides), line, origin), [*overrides])
-
-
-def _recorded(path: str, overrides: Sequence[str]) -> Subject:
-    run = PastConfig.admitted(RunFolder(path), overrides).checked("checkpoint.resume=null")
-    return Subject(run, None, None if overrides else Path(path))
+def composed(overrides: Sequence[str], config_dir: str | None) -> RunConfig:
+    """The run config that a command line describes, as for train. Raises ConfigurationError."""
+    line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
+    return run_config(list(line.overrides), line, origin)
 
 
 def measured(run: RunConfig) -> RunConfig:
     """The run without evaluations, checkpoints and other work between epochs, and without trackers."""
-    trainer = {"evaluate_every": 0, "test": False, "patience": None, "max_time": None, "swa_start": None}
-    changed = run.changed(trainer=trainer, checkpoint={"every": "0", "monitor": "auto"})
-    return RunConfig.of({**changed.written, "logger": {}})
+    return without_trackers(run, trainer={"evaluate_every": 0}, checkpoint={"every": "0", "monitor": "auto"})
+
+
+def without_trackers(run: RunConfig, *, trainer: Section, **changes: Section) -> RunConfig:
+    """The run with these changes by section, without trackers and other work that may end it or follow it."""
+    trainer = {"test": False, "patience": None, "max_time": None, "swa_start": None, **trainer}
+    return RunConfig.of({**run.changed(trainer=trainer, **changes).written, "logger": {}})

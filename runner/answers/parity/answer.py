@@ -9,9 +9,9 @@ from typing import Annotated
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.answers.measure.steps_task import LargestDifference, ParityFindings, ParityTask
+from manyheads.runner.answers.measure.steps_task import ParityFindings, ParityTask
 from manyheads.runner.answers.parity.parity_causes import causes, unused_note
-from manyheads.runner.answers.parity.parity_plan import FAILED, NOT_HERE, ParityOutcome
+from manyheads.runner.answers.parity.parity_plan import DIFFERENT, FAILED, NOT_HERE, ParityOutcome
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
@@ -19,6 +19,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import counted
 
 
 @dataclass(frozen=True)
@@ -48,22 +49,15 @@ class StrategyParity:
     def of(cls, outcome: ParityOutcome, baseline: ParityFindings) -> "StrategyParity":
         """The outcome with its causes."""
         compared = bool(outcome.findings.get("differences"))
-        beyond = [
-            TensorDifference(
-                difference["kind"],
-                difference["name"],
-                difference["largest"],
-                difference["step"] + 1,
-                difference["first"] + 1,
-            )
-            for difference in outcome.beyond()
-        ]
         return cls(
             parallel=outcome.strategy,
             state=outcome.state,
             ranks=outcome.ranks,
             largest={kind: outcome.largest(kind) for kind in COLUMNS} if compared else {},
-            beyond=beyond,
+            beyond=[
+                TensorDifference(entry["kind"], entry["name"], entry["largest"], entry["step"] + 1, entry["first"] + 1)
+                for entry in outcome.beyond()
+            ],
             causes=[*causes(outcome, baseline)] if outcome.differs else [],
             error=outcome.error,
         )
@@ -106,9 +100,8 @@ MOST_CHARACTERS = 300
 
 def announce(strategies: list[str], run: RunConfig, task: ParityTask) -> None:
     """Print the plan first, since a comparison may take a while."""
-    steps = f"{task.steps} step{'s' if task.steps > 1 else ''}"
-    text = f"{steps} of {run.model.name} on {run.data.name} by {', '.join(strategies)}, in {run.precision.name}"
-    Console().print(Text(text))
+    what = f"{counted(task.steps, 'step')} of {run.model.name} on {run.data.name}"
+    Console().print(Text(f"{what} by {', '.join(strategies)}, in {run.precision.name}"))
 
 
 def show(outcomes: list[ParityOutcome], baseline: ParityFindings, task: ParityTask, path: Path, name: str) -> None:
@@ -148,36 +141,25 @@ def _lines(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
     if not outcome.differs:
         return []
     beyond = outcome.beyond()
-    lines = [
-        f"  {entry['kind']:<8} {entry['name'] if entry['kind'] != 'loss' else '':<{_width(beyond)}} "
-        f"{size(entry['largest']):>8}  at step {entry['step'] + 1}{_since(entry)}"
-        for entry in beyond[:MOST_SHOWN]
-    ]
+    width = max((len(entry["name"]) for entry in beyond[:MOST_SHOWN]), default=0)
+    lines = [f"{name} exceeds the tolerance in:"] if beyond else []
+    for entry in beyond[:MOST_SHOWN]:
+        since = f", beyond it since step {entry['first'] + 1}" if entry["first"] < entry["step"] else ""
+        where = f"{entry['kind']:<8} {entry['name'] if entry['kind'] != 'loss' else '':<{width}}"
+        lines.append(f"  {where} {size(entry['largest']):>8}  at step {entry['step'] + 1}{since}")
     if len(beyond) > MOST_SHOWN:
         lines.append(f"  and {len(beyond) - MOST_SHOWN} more, in {name}/result.json")
-    if beyond:
-        lines.insert(0, f"{name} exceeds the tolerance in:")
     if outcome.state == FAILED:
         lines.append(f"{name} failed: {_shortened(outcome.error)}")
     return [*lines, *(f"Cause ({name}): {text}" for text in causes(outcome, baseline))]
-
-
-def _since(entry: LargestDifference) -> str:
-    return f", beyond it since step {entry['first'] + 1}" if entry["first"] < entry["step"] else ""
-
-
-def _width(entries: list[LargestDifference]) -> int:
-    return max((len(entry["name"]) for entry in entries[:MOST_SHOWN]), default=0)
 
 
 def _summary(outcomes: list[ParityOutcome], baseline: str, steps: int, task: ParityTask) -> str:
     compared = [outcome for outcome in outcomes if outcome.state != NOT_HERE]
     failed = [outcome.strategy for outcome in compared if outcome.state == FAILED]
     different = [outcome.strategy for outcome in compared if outcome.differs and outcome.state != FAILED]
-    limit = f"tolerance {task.tolerance:g}, {steps} step{'s' if steps != 1 else ''}"
-    told = [f"failed: {', '.join(failed)}"] if failed else []
-    told += [f"different: {', '.join(different)}"] if different else []
-    if told:
+    limit = f"tolerance {task.tolerance:g}, {counted(steps, 'step')}"
+    if told := [f"{word}: {', '.join(names)}" for word, names in ((FAILED, failed), (DIFFERENT, different)) if names]:
         return f"{'; '.join(told)} against {baseline} ({limit})"
     return f"equal: {', '.join(outcome.strategy for outcome in compared)} and {baseline} ({limit})"
 

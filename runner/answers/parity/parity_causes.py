@@ -19,8 +19,7 @@ def causes(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
         return [_of_conversion(outcome)]
     if not baseline["finite"]:
         return ["The baseline's own loss or weights are not finite, so nothing can be compared. Lower optimizer.lr."]
-    settings = list(_of_settings(outcome))
-    first = list(_of_first_step(outcome, settings)) or list(_of_cut(outcome, baseline))
+    first = [*_of_first_step(outcome)] or [*_of_cut(outcome, baseline)]
     sentences = [*_of_initial(outcome), *first, *_of_unused(outcome, baseline)]
     if outcome.findings["apart"] and not sentences:
         sentences.append(
@@ -55,17 +54,13 @@ def _of_conversion(outcome: ParityOutcome) -> str:
 def _of_initial(outcome: ParityOutcome) -> Iterator[str]:
     """Every rank must build the same model, even if the strategy then broadcasts rank 0's."""
     initial = outcome.findings["initial"]
-    parameters = {rank["rank"]: rank["parameter"] for rank in initial if rank["parameter"]}
-    buffers = {rank["rank"]: rank["buffer"] for rank in initial if rank["buffer"]}
+    parameters = {str(rank["rank"]): rank["parameter"] for rank in initial if rank["parameter"]}
+    buffers = {str(rank["rank"]): rank["buffer"] for rank in initial if rank["buffer"]}
+    hides = f" {outcome.strategy} broadcasts rank 0's values to all ranks, which hides it."
+    hidden = "" if outcome.beyond() else hides
     for names_of_ranks, what in ((parameters, "initial weights"), (buffers, "buffers")):
-        ranks, names = [*map(str, names_of_ranks)], [*dict.fromkeys(chain(*names_of_ranks.values()))]
-        if names:
-            where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
-            hidden = (
-                ""
-                if outcome.beyond()
-                else (f" {outcome.strategy} broadcasts rank 0's values to all ranks, which hides it.")
-            )
+        if names := [*dict.fromkeys(chain(*names_of_ranks.values()))]:
+            where = f"rank{'s' if len(names_of_ranks) > 1 else ''} {', '.join(names_of_ranks)}"
             yield (
                 f"{listed(names)}: the {what} that the model is built with on {where} differ from the baseline's, "
                 f"so they depend on the rank or on chance.{hidden} Draw them from torch's generator, or make them "
@@ -73,16 +68,16 @@ def _of_initial(outcome: ParityOutcome) -> Iterator[str]:
             )
 
 
-def _of_first_step(outcome: ParityOutcome, settings: list[str]) -> Iterator[str]:
-    """Why the first step differs. ``settings``: sentences on settings that change gradients, if only those differ."""
+def _of_first_step(outcome: ParityOutcome) -> Iterator[str]:
+    """Why the first step differs; settings that change gradients are named if only those differ."""
     findings = outcome.findings
     if culprit := findings["culprit"]:
-        yield _of_module(culprit, outcome)
+        yield _of_module(culprit)
     elif findings["outputs_agree"] and findings["loss"]:
         yield _of_loss(outcome, *findings["loss"])
     elif findings["outputs_agree"] and outcome.beyond("gradient"):
         ratio = findings["factor"]
-        if settings:
+        if settings := [*_of_settings(outcome)]:
             yield from settings
         elif ratio is None or near(ratio, 1):
             yield "Outputs and loss agree, the gradients don't: the exchange of gradients, or a backward pass, differs."
@@ -101,13 +96,13 @@ def _of_cut(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str]:
         )
 
 
-def _of_module(culprit: Culprit, outcome: ParityOutcome) -> str:
+def _of_module(culprit: Culprit) -> str:
     name = f"{culprit['module'] or 'The model itself'} ({culprit['kind']})"
     several = f"{name}, like {culprit['alike'] - 1} more," if culprit["alike"] > 1 else name
     if culprit["reason"] == "statistics":
-        text = f"{several} computes its statistics over each rank's share of the batch, not over all of it."
         return (
-            f"{text} Set parallel.sync_batchnorm=true (ddp, horovod; GPUs only), or choose a model without BatchNorm."
+            f"{several} computes its statistics over each rank's share of the batch, not over all of it. Set "
+            "parallel.sync_batchnorm=true (ddp, horovod; GPUs only), or choose a model without BatchNorm."
         )
     if culprit["reason"] == "random":
         has_probability = "Dropout" in culprit["kind"] or culprit["kind"] == "StochasticDepth"

@@ -13,7 +13,7 @@ from manyheads.runner.answers.measure.steps_task import LargestDifference, Parit
 from manyheads.runner.answers.measure.subject import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine, searching
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.hydra_errors import check_experiment
+from manyheads.runner.config.hydra_errors import check_experiment, refuse_hydra
 from manyheads.runner.config.hydra_version import composing_from_conf
 from manyheads.runner.config.lookup import Folders, no_such_option, options, read_option, unknown_key
 from manyheads.runner.config.origin import Origin
@@ -42,9 +42,7 @@ def plan(line: CommandLine, origin: Origin) -> list[PlannedSide]:
     overrides, folders = list(line.overrides), line.folders
     parsed = OverridesParser.create().parse_overrides(overrides)
     check_experiment(OmegaConf.create(overrides), folders)
-    if hydras := [o for o in parsed if o.key_or_group.partition(".")[0].partition("/")[0] == "hydra"]:
-        message = f"{hydras[0].input_line}: parity starts its runs itself. Leave it out."
-        raise ConfigurationError(message, key=hydras[0].key_or_group, value=hydras[0].value())
+    refuse_hydra(parsed, because="parity starts its runs itself")
     strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], folders)
     given = [o for o in parsed if o.key_or_group != WHICH]
     planned: list[PlannedSide] = []
@@ -59,9 +57,9 @@ def plan(line: CommandLine, origin: Origin) -> list[PlannedSide]:
             planned.append(_planned(strategy, composed, folders, origin, first=not planned))
     for override in given:
         if override.input_line not in taken:
-            named = f"{WHICH}={','.join(strategies)}"
             raise ConfigurationError(
-                f"{override.input_line}: none of {named} has that key. {_whose(override, folders)}",
+                f"{override.input_line}: none of {WHICH}={','.join(strategies)} has that key. "
+                f"{_whose(override, folders)}",
                 key=override.key_or_group,
                 value=override.value(),
             )

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +13,6 @@ from rich.text import Text
 from manyheads.runner.answers.record.evidence import (
     CLOCKS,
     SIGNIFICANT,
-    Contender,
     RecordEvidence,
     RecordTarget,
     Spread,
@@ -57,22 +56,8 @@ class RecordedRuns(Answer):
         cls, evidence: RecordEvidence, files: list[Path], *, again: str = "", wrong: Sequence[str] | None = None
     ) -> "RecordedRuns":
         """The answer about a record. ``files``: that were written; ``wrong``: what a check has found."""
-        first = evidence.contenders[0]
-        recipes = [
-            RecordedRecipe(
-                label=contender.label,
-                signature=contender.signature,
-                reaches=reaches(evidence, contender),
-                value=Spread.of(contender.values),
-                seconds=Spread.of(contender.seconds),
-                p_of_target=contender.findings(evidence.target)["p_of_target"],
-                p_of_same_seconds=None if contender is first else p_of_difference(contender.seconds, first.seconds),
-            )
-            for contender in evidence.contenders
-        ]
-        return cls(
-            evidence.target, evidence.clock, recipes, files, None if wrong is None else [*wrong], again, evidence
-        )
+        wrong = None if wrong is None else [*wrong]
+        return cls(evidence.target, evidence.clock, recipes_of(evidence), files, wrong, again, evidence)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -103,37 +88,49 @@ COLUMNS = ("recipe", "runs", "reached", "mean ± sd", "p", "seconds ± sd (lowes
 TEMPLATE = Path(__file__).with_name("record.html.j2")
 
 
-def reaches(record: RecordEvidence, contender: Contender) -> bool:
-    """Whether a contender's mean reaches the target by more than chance would explain."""
-    p = contender.findings(record.target)["p_of_target"]
-    return p is not None and p < SIGNIFICANT
+def recipes_of(record: RecordEvidence) -> list[RecordedRecipe]:
+    """The recipe of each contender, with what follows from its runs."""
+    first, recipes = record.contenders[0], []
+    for contender in record.contenders:
+        p = contender.findings(record.target)["p_of_target"]
+        recipes.append(
+            RecordedRecipe(
+                label=contender.label,
+                signature=contender.signature,
+                reaches=p is not None and p < SIGNIFICANT,
+                value=Spread.of(contender.values),
+                seconds=Spread.of(contender.seconds),
+                p_of_target=p,
+                p_of_same_seconds=None if contender is first else p_of_difference(contender.seconds, first.seconds),
+            )
+        )
+    return recipes
 
 
 def rows(record: RecordEvidence) -> list[tuple[str, ...]]:
-    """A row of the table for each contender, with the cells that COLUMNS names."""
-    return [_row(record, contender) for contender in record.contenders]
-
-
-def _row(record: RecordEvidence, contender: Contender) -> tuple[str, ...]:
-    value, seconds = Spread.of(contender.values), Spread.of(contender.seconds)
-    p = contender.findings(record.target)["p_of_target"]
-    return (
-        contender.label,
-        str(value.n),
-        "yes" if reaches(record, contender) else "no",
-        f"{value.mean:.3f} ± {value.deviation:.3f}",
-        "" if p is None else f"{p:.2g}",
-        f"{seconds.mean:.4g} ± {seconds.deviation:.2g} ({seconds.low:.4g}–{seconds.high:.4g})",
-    )
+    """A row of the table for each recipe, with the cells that COLUMNS names."""
+    return [
+        (
+            recipe.label,
+            str(recipe.value.n),
+            "yes" if recipe.reaches else "no",
+            f"{recipe.value.mean:.3f} ± {recipe.value.deviation:.3f}",
+            "" if recipe.p_of_target is None else f"{recipe.p_of_target:.2g}",
+            f"{recipe.seconds.mean:.4g} ± {recipe.seconds.deviation:.2g} "
+            f"({recipe.seconds.low:.4g}–{recipe.seconds.high:.4g})",
+        )
+        for recipe in recipes_of(record)
+    ]
 
 
 def sentences(record: RecordEvidence) -> list[str]:
     """Sentences on the findings, and on how they were measured."""
-    first, *others = record.contenders
-    lines = [_verdict(record, first)]
-    for index, other in enumerate(others, 1):
-        ratio = Spread.of(other.seconds).mean / Spread.of(first.seconds).mean
-        p = record.to_json()["contenders"][index]["p_of_same_seconds"]
+    first, *others = recipes_of(record)
+    mean = f"mean {first.value.mean:.3f} in {first.value.n} runs"
+    reached = f"{first.label} reaches {record.target}: {mean}, in {first.seconds.mean:.3f} s."
+    lines = [reached if first.reaches else f"{first.label} is not shown to reach {record.target}: {mean}."]
+    for other in others:
+        p, ratio = other.p_of_same_seconds, other.seconds.mean / first.seconds.mean
         chance = "" if p is None else f" (p = {p:.2g} if both take the same time)"
         lines.append(f"{other.label} takes {ratio:.2f} times as long in the same session{chance}.")
     lines.append(f"Seconds are of the {record.clock} clock: {CLOCKS[record.clock][1]}.")
@@ -144,17 +141,10 @@ def sentences(record: RecordEvidence) -> list[str]:
     return lines
 
 
-def _verdict(record: RecordEvidence, first: Contender) -> str:
-    mean = f"mean {Spread.of(first.values).mean:.3f} in {len(first.attempts)} runs"
-    if reaches(record, first):
-        return f"{first.label} reaches {record.target}: {mean}, in {Spread.of(first.seconds).mean:.3f} s."
-    return f"{first.label} is not shown to reach {record.target}: {mean}."
-
-
 def as_page(record: RecordEvidence) -> str:
     """The self-contained page of a record, as HTML."""
     verdict, *others = sentences(record)
-    machine: dict[str, Any] = record.contenders[0].machine
+    machine = record.contenders[0].machine
     where = {key: value for key, value in machine.items() if key != "versions"}
     where |= {key: value for key, value in machine.get("versions", {}).items() if value}
     return html_page(
@@ -164,16 +154,14 @@ def as_page(record: RecordEvidence) -> str:
         charts=(),
         data={},
         headline=verdict,
-        facts={key: _text(value) for key, value in where.items()},
+        facts={
+            key: shlex.join(map(str, value)) if isinstance(value, list) else str(value) for key, value in where.items()
+        },
         sentences=others,
         titles=COLUMNS,
         rows=rows(record),
         picture=_picture(record),
     )
-
-
-def _text(value: Any) -> str:
-    return shlex.join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _picture(record: RecordEvidence) -> str:

@@ -16,7 +16,7 @@ from manyheads.runner.errors import ExitCode
 from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.predicted import LEDGER, Record
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.wording import size_in_words
+from manyheads.runner.wording import counted, size_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,18 +103,16 @@ class Scale(Answer):
         table = Table(
             title=f"{self.parallel} on {self.device}, {self.network}; predicted from one device", title_justify="left"
         )
-        columns = ("devices", "ms/update", "80 % interval", "samples/s", "efficiency", "GB")
-        for name in columns:
+        for name in ("devices", "ms/update", "80 % interval", "samples/s", "efficiency", "GB"):
             table.add_column(name, justify="right")
         for row in self.rows:
-            memory = "?" if row.memory is None else f"{row.memory / 1e9:.3g}"
             table.add_row(
                 str(row.devices),
                 milliseconds(row.seconds),
                 f"{milliseconds(row.low)} to {milliseconds(row.high)}",
                 f"{row.samples_per_second:,.0f}",
                 f"{100 * row.efficiency:.0f} %",
-                memory,
+                "?" if row.memory is None else f"{row.memory / 1e9:.3g}",
             )
         return table
 
@@ -126,16 +124,19 @@ class Scale(Answer):
             )
         yield f"Predicted, not measured: {HELD}"
         if self.earlier is not None:
-            runs = f"{self.earlier.runs} predicted run{'s' if self.earlier.runs > 1 else ''}"
-            error = f"the mean error is {100 * self.earlier.mean_error:.1f} %"
-            yield f"Of {runs} in {LEDGER}, {self.earlier.within} were within their intervals; {error}."
+            yield (
+                f"Of {counted(self.earlier.runs, 'predicted run')} in {LEDGER}, {self.earlier.within} were within "
+                f"their intervals; the mean error is {100 * self.earlier.mean_error:.1f} %."
+            )
         if self.checkpoints is not None:
             size = size_in_words(self.checkpoints.bytes)
             who = "of which each rank writes its part" if self.checkpoints.sharded else "which one rank writes"
             yield f"Checkpoints, {who}, have {size}; their time is computed from that of the recorded run."
         if self.spread > Assumptions.spread:
-            more = f"{100 * self.spread:.1f} % of its passes longer than the fastest one"
-            yield f"Ranks differ as in the recorded run: on average, a rank takes {more}."
+            yield (
+                f"Ranks differ as in the recorded run: on average, a rank takes {100 * self.spread:.1f} % of its "
+                "passes longer than the fastest one."
+            )
         for row in self.rows:
             spent = ", ".join(
                 f"{NAMES[name]} {100 * value / row.seconds:.0f} %"
@@ -171,8 +172,6 @@ class Scale(Answer):
         axes.plot(devices, efficiency, marker="o", color=OWN, linewidth=2, label=f"{self.parallel}, as configured")
         axes.set_xscale("log", base=2)
         axes.set_xticks(devices, [str(count) for count in devices])
-        axes.set_ylim(0, max(105.0, *high))
-        axes.set_xlabel("devices")
-        axes.set_ylabel("efficiency, %")
+        axes.set(ylim=(0, max(105.0, *high)), xlabel="devices", ylabel="efficiency, %")
         axes.legend(loc="best", fontsize=9, frameon=False)
         figure.suptitle(f"{self.device}, {self.network}; shaded: 80 % interval", x=0.01, ha="left", fontsize=11)

@@ -26,9 +26,8 @@ def scale(
     Returns a prediction for each number of devices. Raises ConfigurationError if the run cannot be predicted, RunFailed
     if the measurement fails, and KeyboardInterrupt if it was stopped.
     """
-    line = as_typed(overrides, conf)
     asked = {"devices": ",".join(map(str, devices)), "network": str(network), **terms}
-    ended = call("scale", *line.arguments, *as_flags(asked))
+    ended = call("scale", *as_typed(overrides, conf).arguments, *as_flags(asked))
     if ended.code not in (ExitCode.DONE, ExitCode.NO) or not ended.result:
         raise ended.error()
     return [

@@ -10,8 +10,7 @@ from manyheads.runner.answers.measure.limits import BATCH, LOADER, OPTIMIZER, PA
 from manyheads.runner.answers.measure.subject import measure
 from manyheads.runner.answers.scale.simulator.interval import median_error
 from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
-from manyheads.runner.config import saved
-from manyheads.runner.config.freeze import checked
+from manyheads.runner.answers.scale.targets import changed
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
@@ -54,11 +53,6 @@ class MeasuredStep:
     updates: Updates
     folder: Path
 
-    @property
-    def samples(self) -> float:
-        """Samples in a micro-batch."""
-        return self.step.samples
-
 
 def measured_step(run: RunConfig, *, samples: int, threads: int | str = "auto", rank: str = RANK) -> MeasuredStep:
     """Measure an update on one device, with micro-batches of ``samples``. Raises ConfigurationError, RunFailed.
@@ -80,30 +74,33 @@ def wrapped_updates(
     """
     if run.launcher.one_process or run.launcher.ranks != run.launcher.nproc_per_node:
         return None
-    batch = f"data.batch_size={samples * run.trainer.grad_accumulation}"
-    changes = ["launcher.nproc_per_node=1", f"launcher.threads_per_rank={threads}", batch]
     try:
-        composed, folders = saved.composed(run.written, changes, chosen=set())
-        one = checked(composed, folders=folders)
+        one = changed(
+            run,
+            "launcher.nproc_per_node=1",
+            f"launcher.threads_per_rank={threads}",
+            f"data.batch_size={samples * run.trainer.grad_accumulation}",
+        )
     except ConfigurationError:
         return None
-    _, result = measure(one, rank=rank)
-    return Updates.of(result)
+    return Updates.of(measure(one, rank=rank)[1])
 
 
 def alone_run(run: RunConfig, *, samples: int, threads: int | str) -> RunConfig:
     """The run on one device, with micro-batches of ``samples``."""
-    batch = samples * run.trainer.grad_accumulation
     plain = next(name for name in options(GROUP) if declared_class(GROUP, read_option(GROUP, name)).is_baseline)
-    changes = [f"{GROUP}={plain}", "launcher.nproc_per_node=auto", f"launcher.threads_per_rank={threads}"]
-    changes.append(f"data.batch_size={batch}")
-    composed, folders = saved.composed(run.written, changes, chosen={GROUP})
-    return checked(composed, folders=folders)
+    return changed(
+        run,
+        f"{GROUP}={plain}",
+        "launcher.nproc_per_node=auto",
+        f"launcher.threads_per_rank={threads}",
+        f"data.batch_size={samples * run.trainer.grad_accumulation}",
+        chosen={GROUP},
+    )
 
 
 def _step(run: RunConfig, result: ResultJson, seconds: Mapping[str, float]) -> DeviceUpdate:
-    micro_batches, processes = run.trainer.grad_accumulation, run.data.num_workers
-    samples = run.batch_per_rank
+    micro_batches, processes, samples = run.trainer.grad_accumulation, run.data.num_workers, run.batch_per_rank
     passes, optimizer = seconds[PASSES], seconds[OPTIMIZER]
     return DeviceUpdate(
         units=tuple(Unit(*numbers) for numbers in result["units"]),
@@ -121,14 +118,14 @@ def _step(run: RunConfig, result: ResultJson, seconds: Mapping[str, float]) -> D
 
 def between(small: MeasuredStep, large: MeasuredStep, samples: float, *, factor: float) -> DeviceUpdate:
     """The step with another micro-batch size, interpolated linearly between two measured ones; times ``factor``."""
-    if small.samples == large.samples:
-        return replace(large.step.scaled(factor), samples=samples)
-    at = (samples - small.samples) / (large.samples - small.samples)
+    low, high = small.step, large.step
+    if low.samples == high.samples:
+        return replace(high.scaled(factor), samples=samples)
+    at = (samples - low.samples) / (high.samples - low.samples)
 
     def mixed(low: float, high: float) -> float:
         return low + at * (high - low)
 
-    low, high = small.step, large.step
     step = replace(
         high,
         samples=samples,

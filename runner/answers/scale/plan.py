@@ -54,8 +54,7 @@ class Plan:
     def step(self, fitted: DeviceUpdate, devices: int) -> DeviceUpdate:
         """The step of a device among this many. ``fitted``: the step of the measured device."""
         samples = next(target.samples for target in self.targets if target.devices == devices)
-        factor = fitted.forward / self.measured.step.forward
-        return between(self.small, self.large, samples, factor=factor)
+        return between(self.small, self.large, samples, factor=fitted.forward / self.measured.step.forward)
 
     def predicted(self, option: ParallelOption, devices: Sequence[int]) -> list[PredictedUpdate]:
         """The predictions with a strategy. Raises ConfigurationError if it cannot be predicted."""
@@ -98,12 +97,13 @@ class Plan:
         """Seconds of checkpoints per update; None if the run recorded none."""
         if self.checkpoints is None:
             return None
-        per_machine = self.cluster.per_machine
-        return self.checkpoints.per_update(devices=target.devices, per_machine=per_machine, batch=target.batch)
+        return self.checkpoints.per_update(
+            devices=target.devices, per_machine=self.cluster.per_machine, batch=target.batch
+        )
 
     def _efficiency(self, target: Target, seconds: float) -> float:
         """Samples per second and device, relative to the measured device."""
-        measured = self.large.samples * self.large.step.micro_batches / self.large.updates.seconds
+        measured = self.large.step.samples * self.large.step.micro_batches / self.large.updates.seconds
         return target.batch / seconds / target.devices / measured
 
     def _help(self, target: Target) -> Help:
@@ -132,15 +132,11 @@ class Plan:
         """The other strategies with their default settings, and why some of them cannot be predicted, by name."""
         lines, unpredicted = [], {}
         for name in options(GROUP):
-            option = declared(GROUP, read_option(GROUP, name))
-            if name == self.run.parallel.name:
-                continue
-            try:
-                strategy = self._other(option)
-            except ConfigurationError as error:
-                unpredicted[name] = str(error)
-            else:
-                lines.append(strategy)
+            if name != self.run.parallel.name:
+                try:
+                    lines.append(self._other(declared(GROUP, read_option(GROUP, name))))
+                except ConfigurationError as error:
+                    unpredicted[name] = str(error)
         return lines, unpredicted
 
     def _other(self, option: ParallelOption) -> OtherStrategy:

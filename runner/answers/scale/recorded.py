@@ -50,8 +50,7 @@ class Recorded:
     @classmethod
     def of(cls, folder: Path | None, run: RunConfig) -> "Recorded":
         """The record of the run ``run`` in its folder; an empty one if there is no folder, or it has not ended."""
-        result = None if folder is None else RunFolder(folder).read_result()
-        if folder is None or result is None:
+        if folder is None or (result := RunFolder(folder).read_result()) is None:
             return cls()
         return cls(_checkpoints(RunFolder(folder), run, result), _spread(result.get("rank_seconds") or {}))
 
@@ -69,9 +68,14 @@ def _checkpoints(folder: RunFolder, run: RunConfig, result: ResultJson) -> Check
     if not (updates > 0 and size and 0 < spent < math.inf):
         return None
     is_sharded = folder.last_checkpoint.is_dir()
-    share = run.launcher.nproc_per_node / run.launcher.ranks if is_sharded else 1.0
-    by_epoch = EVERY.fullmatch(str(run.checkpoint.every)) is not None
-    return Checkpoints(size, is_sharded, spent / updates, run.data.batch_size, by_epoch, share)
+    return Checkpoints(
+        size,
+        is_sharded,
+        spent / updates,
+        run.data.batch_size,
+        by_epoch=EVERY.fullmatch(str(run.checkpoint.every)) is not None,
+        share=run.launcher.nproc_per_node / run.launcher.ranks if is_sharded else 1.0,
+    )
 
 
 def _bytes(checkpoint: Path) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.runner.answers.measure.subject import Subject, subject_of
-from manyheads.runner.answers.scale.answer import Scale, Scaled
+from manyheads.runner.answers.scale.answer import Scale
 from manyheads.runner.answers.scale.measured_step import MeasuredStep, measured_step, wrapped_updates
 from manyheads.runner.answers.scale.plan import Plan
 from manyheads.runner.answers.scale.recorded import Recorded
@@ -62,9 +62,20 @@ def scale(
     name = terms.device or CPU
     plan = _measured_plan(subject, targets, chosen or catalog.device(name), link, name=name, price=terms.price)
     answer = _answer(plan, network=terms.network, device=name)
-    per_machine = plan.cluster.per_machine
     predicted.keep(
-        _kept(target, row, terms.network, name, per_machine) for target, row in zip(targets, answer.rows, strict=True)
+        PredictedJson(
+            subject=predicted.subject(target.run, devices=target.devices, batch=target.batch),
+            devices=target.devices,
+            batch=target.batch,
+            seconds=row.seconds,
+            low=row.low,
+            high=row.high,
+            start=1,
+            network=terms.network,
+            device=name,
+            per_machine=plan.cluster.per_machine,
+        )
+        for target, row in zip(targets, answer.rows, strict=True)
     )
     if picture is not None:
         write_picture(picture, answer.picture(form=form))
@@ -121,19 +132,3 @@ def _measured(run: RunConfig, targets: Sequence[Target]) -> tuple[MeasuredStep, 
     alone = wrapped_updates(run, samples=sizes[-1]) or large.updates
     launches = between_launches(on_gpus=run.on_gpus)
     return small, large, Measured(1, alone.seconds, large.step, error=alone.error, launches=launches)
-
-
-def _kept(target: Target, row: Scaled, network: str, device: str, per_machine: int) -> PredictedJson:
-    """The prediction as it is kept, to be compared with later runs."""
-    return PredictedJson(
-        subject=predicted.subject(target.run, devices=target.devices, batch=target.batch),
-        devices=target.devices,
-        batch=target.batch,
-        seconds=row.seconds,
-        low=row.low,
-        high=row.high,
-        start=1,
-        network=network,
-        device=device,
-        per_machine=per_machine,
-    )

@@ -1,6 +1,6 @@
 """The run on other numbers of devices: whether its batch can be divided among them, and the memory that it needs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from manyheads.runner.answers.measure.estimated import PlannedEstimate, estimated
@@ -8,7 +8,7 @@ from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.progress import working
+from manyheads.runner.run.progress import each
 from manyheads.runner.wording import size_in_words
 
 MOST = 100_000  # devices
@@ -60,11 +60,7 @@ def memory_of(targets: Sequence[Target], available: float, name: str) -> list[in
 
     ``available``: the bytes of a device; ``name``: the device's.
     """
-    sizes: list[int | None] = []
-    with working("estimating the memory", len(targets)) as work:
-        for target in targets:
-            sizes.append(_needed(target))
-            work.advance()
+    sizes = [_needed(target) for target in each(targets, "estimating the memory")]
     if all(size is not None and size > available for size in sizes):
         least = min(size for size in sizes if size is not None)
         raise ConfigurationError.at(
@@ -80,11 +76,18 @@ def _needed(target: Target) -> int | None:
     """The bytes that the fullest rank holds; None if this strategy cannot be rehearsed here."""
     if target.run.parallel.one_process:
         return None
-    changes = [f"launcher.nproc_per_node={target.devices}", "trainer.device=cpu"]
     try:
-        composed, folders = saved.composed(target.run.written, changes, chosen=set())
-        planned = PlannedEstimate("", checked(composed, folders=folders), on_gpus=target.run.on_gpus)
-        estimate = estimated(planned, alone=False)
+        run = changed(target.run, f"launcher.nproc_per_node={target.devices}", "trainer.device=cpu")
+        estimate = estimated(PlannedEstimate("", run, on_gpus=target.run.on_gpus), alone=False)
     except ConfigurationError:
         return None
     return estimate.largest.total if estimate.holds else None
+
+
+def changed(run: RunConfig, *overrides: str, chosen: Collection[str] = ()) -> RunConfig:
+    """A run's config with overrides. ``chosen``: the groups in which these choose another option.
+
+    Raises ConfigurationError.
+    """
+    composed, folders = saved.composed(run.written, overrides, chosen={*chosen})
+    return checked(composed, folders=folders)

@@ -72,10 +72,8 @@ class TunedChoice:
     def lines(self) -> Iterator[str]:
         """The choice in words: its overrides, then indented lines on its speed-up."""
         yield f"{self.numerics}: {self.change or YOURS}"
-        if not self.change:
-            text = "nothing was shown to be faster"
-        else:
-            text = f"{self.speedup:.2f} times as fast as {YOURS} ({self._interval()})"
+        faster = f"{self.speedup:.2f} times as fast as {YOURS} ({self._interval()})"
+        text = faster if self.change else "nothing was shown to be faster"
         if self.decided > 1:
             text += f"; at most {self.regret:.1%} behind the fastest of the {self.decided} measured to a decision"
         yield f"  {text}"
@@ -122,11 +120,19 @@ class Tuned(Answer):
             {arm_of(variant): math.exp(gain) for variant, gain in gains.items() if variant != BASE}
             for gains in (outcome.screened, outcome.precisions)
         )
-        choices = [TunedChoice.of(choice, space.overrides(choice.candidate)) for choice in outcome.choices]
-        named = {arm_of(variant): limit for variant, limit in limits.items()}
-        refused, rounded = dict(space.refused), {purpose: round(seconds, 1) for purpose, seconds in spent.items()}
-        findings = choices, screened, precisions, refused, rounded, named
-        return cls(folder, folder / PAGE, [*base], *findings, written, crowded_runs(folder))
+        return cls(
+            folder,
+            folder / PAGE,
+            [*base],
+            [TunedChoice.of(choice, space.overrides(choice.candidate)) for choice in outcome.choices],
+            screened,
+            precisions,
+            dict(space.refused),
+            {purpose: round(seconds, 1) for purpose, seconds in spent.items()},
+            {arm_of(variant): limit for variant, limit in limits.items()},
+            written,
+            crowded_runs(folder),
+        )
 
     def show(self) -> None:
         for line in (*self.lines(), *self._afterwards()):
@@ -143,7 +149,10 @@ class Tuned(Answer):
 
     def _afterwards(self) -> Iterator[str]:
         yield f"tried: {len(self.screened)}; not possible: {len(self.refused)}"
-        yield from (f"  {line}" for line in self._refused())
+        for name, reason in [*self.refused.items()][:MOST_SHOWN]:
+            yield f"  {name}: {reason.partition('. ')[0].removesuffix('.')}"
+        if len(self.refused) > MOST_SHOWN:
+            yield f"  and {len(self.refused) - MOST_SHOWN} more, which --json lists"
         yield f"time: {', '.join(self.phases())}"
         if self.crowding is not None:
             yield self.crowding
@@ -160,9 +169,3 @@ class Tuned(Answer):
             seconds = sum(self.spent.get(purpose, 0.0) for purpose in purposes)
             if seconds >= 0.5:
                 yield f"{about} {seconds:.0f} s"
-
-    def _refused(self) -> Iterator[str]:
-        for name, reason in [*self.refused.items()][:MOST_SHOWN]:
-            yield f"{name}: {reason.partition('. ')[0].removesuffix('.')}"
-        if len(self.refused) > MOST_SHOWN:
-            yield f"and {len(self.refused) - MOST_SHOWN} more, which --json lists"

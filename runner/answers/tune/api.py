@@ -33,8 +33,7 @@ def tune(overrides: Sequence[str] = (), *, conf: str | Path | None = None, **ter
     The same call again continues the same tuning. Raises ConfigurationError if it is refused, RunFailed if your own
     configuration fails, and KeyboardInterrupt if it was stopped.
     """
-    line = as_typed(overrides, conf)
-    ended = call("tune", *line.arguments, *as_flags(terms))
+    ended = call("tune", *as_typed(overrides, conf).arguments, *as_flags(terms))
     if ended.code != ExitCode.DONE or not ended.result:
         raise ended.error()
     first, written = ended.result["choices"][0], ended.result["written"]

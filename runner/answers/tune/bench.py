@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from manyheads.runner.answers.measure import purposes
 from manyheads.runner.answers.measure.arm_configs import TRIAL_UPDATES
-from manyheads.runner.answers.measure.examination import remove_steps
 from manyheads.runner.answers.measure.limits import Limit, Seconds
 from manyheads.runner.answers.measure.rounds import scale_of
 from manyheads.runner.answers.measure.rows import BASE as BASE_ARM
@@ -84,10 +83,6 @@ class Bench:
                 key="--budget",
             )
 
-    def close(self) -> None:
-        """Remove the recorded steps with which configurations were compared."""
-        remove_steps(self.runs)
-
     @property
     def left(self) -> float:
         """The fraction of the budget that is left."""
@@ -96,9 +91,8 @@ class Bench:
     @property
     def scale(self) -> float:
         """The spread of the user's own configuration from one round to the next, before the deciding rounds."""
-        before = (FLOOR, SCREEN)
         rows = [row for row in self.budget.rows() if row.arm == BASE_ARM and row.state == COMPLETED]
-        times = [log_seconds(row) for row in rows if row.purpose in before]
+        times = [log_seconds(row) for row in rows if row.purpose in (FLOOR, SCREEN)]
         return scale_of([one - other for one, other in pairwise(times)])
 
     def share(self, candidates: Sequence[Variant]) -> float:
@@ -113,7 +107,7 @@ class Bench:
         self._rounds[purpose] += 1
         say(f"{purpose} {number + 1}: {len(candidates)} configurations, {self.left:.0%} of the budget left")
         times = {}
-        order = _in_drawn_order(candidates, f"{self.draw} {purpose} {number}", self._launcher_of)
+        order = self._in_drawn_order(candidates, f"{self.draw} {purpose} {number}")
         for position, candidate in enumerate(order):
             row = self._tuning.start(purposes.pace(purpose, self._tuning.updates()), candidate, number, position)
             if reason := self._fault(row):
@@ -195,25 +189,20 @@ class Bench:
                 limits[variant] = Limit.of({name: Seconds.of(times) for name, times in row.findings["floors"].items()})
         return limits
 
-    def _launcher_of(self, variant: Variant) -> object:
-        return self.run(variant).written["launcher"]
+    def _in_drawn_order(self, candidates: Sequence[Variant], draw: str) -> list[Variant]:
+        """A random order, in which either of any two candidates is equally likely to come first.
+
+        Those with the same launcher settings are neighbours: their ranks are forked from one process, and starting
+        another one takes seconds.
+        """
+
+        def coins(candidate: Variant) -> list[str]:
+            about = (self.run(candidate).written["launcher"], arm_of(candidate))
+            return [hashlib.sha256(f"{draw} {part}".encode()).hexdigest() for part in about]
+
+        return sorted(candidates, key=coins)
 
 
 def _agree(seconds: Sequence[float]) -> bool:
     """Whether the shortest two are about the same."""
     return len(seconds) > 1 and sorted(seconds)[1] <= AGREEING * min(seconds)
-
-
-def _in_drawn_order(
-    candidates: Sequence[Variant], draw: str, launcher_of: Callable[[Variant], object]
-) -> list[Variant]:
-    """A random order, in which either of any two candidates is equally likely to come first.
-
-    Those with the same launcher settings are neighbours: their ranks are forked from one process, and starting another
-    one takes seconds.
-    """
-
-    def coin(about: object) -> str:
-        return hashlib.sha256(f"{draw} {about}".encode()).hexdigest()
-
-    return sorted(candidates, key=lambda candidate: (coin(launcher_of(candidate)), coin(arm_of(candidate))))

@@ -82,11 +82,9 @@ class Budget:
 
 def _added(variant: Variant, took: Mapping[Variant, float]) -> float:
     """The most seconds that a setting of a configuration adds to the user's own. ``took``: by configuration, so far."""
-    base_seconds = took.get(BASE, 0.0)
+    base = took.get(BASE, 0.0)
     added = [
-        min(
-            (seconds - base_seconds for other, seconds in took.items() if setting in other), default=startup_of(setting)
-        )
+        min((seconds - base for other, seconds in took.items() if setting in other), default=startup_of(setting))
         for setting in variant
     ]
     return max([0.0, *added])

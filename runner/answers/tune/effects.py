@@ -68,10 +68,9 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
         weights = 1 / (1 + np.maximum(rest / noise, 0) ** 2 / FREEDOM)
     solved = np.linalg.solve(system, np.column_stack([explained, precision @ with_measured.T]))
     means = with_measured @ solved[:, 0]
-    prior_variances = np.array(
+    variances = np.array(
         [OF_SETTING**2 * len(variant) + OF_CONFIGURATION**2 * (variant != BASE) for variant in candidates]
-    )
-    variances = prior_variances - (with_measured * solved[:, 1:].T).sum(axis=1)
+    ) - (with_measured * solved[:, 1:].T).sum(axis=1)
     return {
         variant: Gain(round(prior[variant] - float(mean), DIGITS), round(math.sqrt(max(0.0, variance)), DIGITS))
         for variant, mean, variance in zip(candidates, means, variances, strict=True)
@@ -90,10 +89,10 @@ def _covariance(some: Sequence[Variant], others: Sequence[Variant]) -> np.ndarra
 def _incidence(rows: Sequence[Iterable[Hashable]], columns: Sequence[Hashable]) -> np.ndarray:
     """A matrix, (rows, columns), with a 1 where a row contains what the column is about."""
     column_of = {element: number for number, element in enumerate(columns)}
-    cells = [number * len(columns) + column_of[element] for number, row in enumerate(rows) for element in row]
-    matrix = np.zeros(len(rows) * len(columns))
-    matrix[cells] = 1
-    return matrix.reshape(len(rows), len(columns))
+    matrix = np.zeros((len(rows), len(columns)))
+    for number, row in enumerate(rows):
+        matrix[number, [column_of[element] for element in row]] = 1
+    return matrix
 
 
 def noise_of(rounds: Sequence[Times], *, floor: float) -> float:
@@ -103,9 +102,10 @@ def noise_of(rounds: Sequence[Times], *, floor: float) -> float:
     normal around that of USUAL_NOISE with deviation 1, so a few runs that happen to agree do not prove that there is
     none.
     """
-    variants = {variant: 0 for times in rounds for variant in times if variant != BASE}
     repeated = [
-        [times[BASE] - times[variant] for times in rounds if {variant, BASE} <= times.keys()] for variant in variants
+        [times[BASE] - times[variant] for times in rounds if {variant, BASE} <= times.keys()]
+        for variant in dict.fromkeys(chain(*rounds))
+        if variant != BASE
     ]
     # A gain has the noise of two runs, and a difference of gains that of four.
     deviations = [

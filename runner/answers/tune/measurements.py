@@ -17,39 +17,31 @@ class Measurements(Protocol):
     @property
     def left(self) -> float:
         """The fraction of the budget that is left."""
-        ...
 
     @property
     def scale(self) -> float:
         """The spread of the user's own configuration against itself."""
-        ...
 
     def share(self, candidates: Sequence[Variant]) -> float:
         """The fraction of the budget that a run of each of these candidates takes in total."""
-        ...
 
     def is_costly(self, candidate: Variant) -> bool:
         """Whether a run of it is expected to take more than COSTLY of the budget, or more memory than there is.
 
         If so, it is recorded as refused.
         """
-        ...
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
         """Run each candidate once, in a drawn order; return the times of those that succeed. Raises TimeSpent."""
-        ...
 
     def expected(self, candidate: Variant) -> str | None:
         """The expected class of the candidate's numerics; None if one like it may not be chosen."""
-        ...
 
     def numerics(self, candidate: Variant) -> str | None:
         """The class of the candidate's numerics, compared with the user's own; None if it may not be chosen."""
-        ...
 
     def is_proved(self, candidate: Variant) -> bool:
         """Whether the candidate can also evaluate and write a checkpoint. Raises TimeSpent."""
-        ...
 
 
 class SearchSpace(Protocol):
@@ -57,19 +49,15 @@ class SearchSpace(Protocol):
 
     def steps(self, candidate: Variant) -> Sequence[str]:
         """The settings for which this candidate has alternatives, in the order in which they are tried."""
-        ...
 
     def alternatives(self, candidate: Variant, step: str) -> Sequence[Variant]:
         """The candidates that differ from this one in the setting ``step`` only, possible or not."""
-        ...
 
     def is_possible(self, candidate: Variant) -> bool:
         """Whether it can run, as far as its config tells, and does not equal another candidate."""
-        ...
 
     def in_other_precisions(self, candidate: Variant) -> Sequence[Variant]:
         """The same configuration in each other precision."""
-        ...
 
 
 @dataclass(frozen=True)

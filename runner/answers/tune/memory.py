@@ -50,8 +50,7 @@ def excess(samples: int, peaks: Mapping[int, float], failed: Collection[int], me
     ``peaks``: by number of samples, the peak memory of a rank in bytes; ``failed``: the numbers that ran out of memory;
     ``memory``: of a device, in bytes.
     """
-    fewer = [count for count in failed if count <= samples]
-    if fewer:
+    if fewer := [count for count in failed if count <= samples]:
         return f"a micro-batch of {counted(min(fewer), 'sample')} ran out of memory"
     measured = sorted(count for count in peaks if count < samples)[-2:]
     if len(measured) < 2:

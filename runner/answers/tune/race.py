@@ -52,8 +52,8 @@ class Race:
         if not (gains := self.gains(one, other)):
             return bound
         scaled = np.asarray(gains) / self.scale
-        low = self.scale * lower_bound(SYMMETRIC, scaled, self._alpha_of_pair, bound=bound / self.scale)
-        return max(bound, low)
+        low = lower_bound(SYMMETRIC, scaled, self._alpha_of_pair, bound=bound / self.scale)
+        return max(bound, self.scale * low)
 
     @property
     def least_rounds(self) -> int:

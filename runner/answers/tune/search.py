@@ -68,7 +68,8 @@ class TuningSearch:
         self._race = self._race_of(self._alive)
         left = self._decide()
         running = _together({name: self._race.best_two(variants) for name, variants in left.items() if variants})
-        while self._has_chosen(running) and len(self._fresh) < FRESH_ROUNDS:
+        # If the rounds chose between several candidates, that makes the best one seem faster than it is.
+        while len(running) > 1 and self._race.count > 2 and len(self._fresh) < FRESH_ROUNDS:
             self._fresh.append(self._round(FRESH, running))
 
     @property
@@ -78,11 +79,8 @@ class TuningSearch:
         others = [
             self._choice(name, variants) for name, variants in self._alive.items() if name != self.usual and variants
         ]
-        choices = (
-            own_choice,
-            *(choice for choice in others if choice.candidate != BASE and choice.gain > own_choice.gain),
-        )
-        return SearchOutcome(choices, self.screening.once, self._precisions)
+        faster = (choice for choice in others if choice.candidate != BASE and choice.gain > own_choice.gain)
+        return SearchOutcome((own_choice, *faster), self.screening.once, self._precisions)
 
     # -- finalists ---------------------------------------------------------------------------------------
 
@@ -153,10 +151,6 @@ class TuningSearch:
             race.shows(leader, variant, above=math.log1p(-self.within)) for variant in everyone if variant != leader
         )
         return close and (leader == BASE or race.shows(leader, BASE))
-
-    def _has_chosen(self, running: Sequence[Variant]) -> bool:
-        """Whether the rounds chose between several candidates, which makes the best one seem faster than it is."""
-        return len(running) > 1 and self._race.count > 2
 
     # -- choosing ----------------------------------------------------------------------------------------
 

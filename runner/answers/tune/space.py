@@ -108,8 +108,7 @@ class Space:
             return
         option = self.run(variant).parallel
         if (key := step.removeprefix(f"{STRATEGY}.")) in option.changes_gradients:
-            values = option.all_rules()[key].values
-            yield from ((*_without(variant, step), f"{step}={value}") for value in values)
+            yield from ((*_without(variant, step), f"{step}={value}") for value in option.all_rules()[key].values)
             return
         if step == STRATEGY:
             kept = [override for override in _without(variant, STRATEGY) if not override.startswith(OF_STRATEGY)]

@@ -4,7 +4,6 @@ from manyheads.runner.answers.measure.arm_configs import ArmConfigs
 from manyheads.runner.answers.measure.evidence import Evidence
 from manyheads.runner.answers.measure.examination import Examination
 from manyheads.runner.answers.measure.numerics import AS_ASKED
-from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.option.run_config import RunConfig
 
@@ -23,19 +22,12 @@ class Trial:
         self._of_gradients = gradients_of(run) if gradients_of(run) != gradients_of(base) else ""
         self._examination = Examination(runs, self._configs, arm, keeps_steps=True)
 
-    def check(self) -> str:
-        """The class of its numerics, from what it computes on: also whether it has BatchNorm over each rank's samples.
-
-        Raises Refused if it computes on other samples, in other batches or other dtypes.
-        """
-        self._examination.ask_facts()
-        facts = self._evidence().facts()[self._examination.change]
-        return SAME if self.expected == SHARES and not facts[BATCH_STATISTICS] else self.expected
-
     def examine(self) -> str:
         """The class of its numerics, from comparing steps. Raises Refused if its updates are not the user's own."""
-        if self._of_gradients:  # its updates differ on purpose
-            return self.check()
+        if self._of_gradients:  # its updates differ on purpose; not its samples and dtypes
+            self._examination.ask_facts()
+            self._evidence()
+            return self._of_gradients
         self._examination.run()
         numerics = self._evidence().numerics
         if numerics is None or numerics.name != AS_ASKED:
@@ -62,11 +54,11 @@ class Trial:
 
 def gradients_of(run: RunConfig) -> str:
     """The overrides that compress gradients, or combine them other than by averaging."""
-    keys = run.parallel.changes_gradients.items()
+    section = run.parallel.section
     return " ".join(
-        f"parallel.{key}={run.parallel.section[key]}"
-        for key, plain in keys
-        if run.parallel.section.get(key, plain) != plain
+        f"parallel.{key}={section[key]}"
+        for key, plain in run.parallel.changes_gradients.items()
+        if section.get(key, plain) != plain
     )
 
 

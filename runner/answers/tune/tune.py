@@ -8,6 +8,7 @@ from pathlib import Path
 
 from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.warm_server import several
+from manyheads.runner.answers.measure.examination import remove_steps
 from manyheads.runner.answers.measure.limits import Limit
 from manyheads.runner.answers.measure.rounds import new_draw
 from manyheads.runner.answers.measure.runs import Runs
@@ -16,7 +17,6 @@ from manyheads.runner.answers.tune.answer import Tuned
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget
 from manyheads.runner.answers.tune.experiment import write
-from manyheads.runner.answers.tune.measurements import Choice
 from manyheads.runner.answers.tune.race import BASE, Variant
 from manyheads.runner.answers.tune.search import TuningSearch
 from manyheads.runner.answers.tune.space import Space
@@ -61,11 +61,6 @@ class TuningTerms:
         if not 0 < self.within < 1:
             raise not_allowed("--within", self.within, "a number between 0 and 1, such as 0.03")
 
-    def patterns(self, flag: str) -> list[str]:
-        """The patterns of ``flag``, "over" or "fix"."""
-        text: str = getattr(self, flag)
-        return [pattern for pattern in text.split(",") if pattern]
-
     @property
     def seconds(self) -> float:
         """The budget in seconds."""
@@ -86,15 +81,17 @@ def tune(overrides: Sequence[str], terms: TuningTerms, *, config_dir: str | None
     """
     words = [word for word in overrides if not word.startswith(SWEEP_DIR)]
     line, origin = resolve_origin(CommandLine.of(words, config_dir))
+    over, fixed = ([pattern for pattern in text.split(",") if pattern] for text in (terms.over, terms.fix))
     space = Space(
         line,
         origin,
-        terms.patterns("over"),
-        terms.patterns("fix"),
+        over,
+        fixed,
         precisions=terms.precision == ANY,
         gradients=terms.allow_changed_numerics,
     )
-    _check(space)
+    check_fresh_start(space.run(BASE), what="a tuning")
+    space.check_patterns()
     runs, draw = _asked(space, words, terms, named_folder(overrides, SWEEP_DIR))
     kept = f"the runs that have ended are kept in {RunFolder(runs.folder)}; the same command continues"
     with exclusive(runs.ledger.path, of=runs.folder), keeping("tune", kept), handled_by(interrupt), several(SERVERS):
@@ -109,13 +106,8 @@ def tune(overrides: Sequence[str], terms: TuningTerms, *, config_dir: str | None
             stop.answer.show()
             raise
         finally:
-            bench.close()
+            remove_steps(runs)  # with which configurations were compared
         return _answer(bench, words, search, space, limits)
-
-
-def _check(space: Space) -> None:
-    check_fresh_start(space.run(BASE), what="a tuning")
-    space.check_patterns()
 
 
 def _asked(space: Space, words: Sequence[str], terms: TuningTerms, named: Path | None) -> tuple[Runs, str]:
@@ -127,8 +119,7 @@ def _asked(space: Space, words: Sequence[str], terms: TuningTerms, named: Path |
         "precision": terms.precision,
         "allow_changed_numerics": terms.allow_changed_numerics,
     }
-    name = digest_of(asked)[:12]
-    folder = (named or TUNINGS / name).resolve()
+    folder = (named or TUNINGS / digest_of(asked)[:12]).resolve()
     refuse_start(folder)
     make_folder(folder)
     runs = Runs(folder)
@@ -156,7 +147,7 @@ def _written(search: TuningSearch, space: Space, words: Sequence[str]) -> Path |
 
     None if the choice is the user's own configuration, or if it cannot be written.
     """
-    choice: Choice = search.outcome.choices[0]
+    choice = search.outcome.choices[0]
     if choice.candidate == BASE:
         return None
     about = f"{math.exp(choice.gain):.2f} times the speed of {' '.join(words) or 'the defaults'}, {choice.numerics}."

@@ -56,15 +56,19 @@ def _facts(answer: Tuned, rows: Sequence[RunRow]) -> dict[str, str]:
 def _speedups(rows: Sequence[RunRow]) -> Speedups:
     """Speed-ups over the user's own configuration in the same round, in the order of the rounds."""
     rounds: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
-    for row in rows:
-        if row.purpose in (SCREEN, *AFTERWARDS) and row.state == COMPLETED:
-            rounds[row.purpose, row.round][row.arm] = log_seconds(row)
+    for row in _timed(rows):
+        rounds[row.purpose, row.round][row.arm] = log_seconds(row)
     speedups: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for (purpose, _), times in rounds.items():
         for arm, seconds in times.items():
             if BASE in times:
                 speedups[arm].append((purpose, math.exp(times[BASE] - seconds)))
     return speedups
+
+
+def _timed(rows: Sequence[RunRow]) -> list[RunRow]:
+    """The completed runs of rounds."""
+    return [row for row in rows if row.purpose in (SCREEN, *AFTERWARDS) and row.state == COMPLETED]
 
 
 def _charts(speedups: Speedups) -> list[Chart]:
@@ -74,16 +78,15 @@ def _charts(speedups: Speedups) -> list[Chart]:
         values = [speedup for purpose, speedup in rounds if purpose in AFTERWARDS]
         if values and arm != BASE:
             last = max(last, len(values))
-            x = [*range(1, len(values) + 1)]
-            lines.append(Line(None, arm, next(colours), "solid", x, values, mark="both"))
+            lines.append(Line(None, arm, next(colours), "solid", [*range(1, len(values) + 1)], values, mark="both"))
     if not lines:
         return []
     lines.append(Line(None, YOURS, "#56646e", "dot", [1, max(last, 2)], [1.0, 1.0]))
     note = (
         "Speed-up over your configuration in the same round. The line of a configuration shown to be slower ends early."
     )
-    axes = Axis("round after screening", is_whole=True), Axis("speed-up")
-    return [Chart("rounds", "Every round after screening", note, *axes, lines)]
+    x, y = Axis("round after screening", is_whole=True), Axis("speed-up")
+    return [Chart("rounds", "Every round after screening", note, x, y, lines)]
 
 
 def _table(speedups: Speedups, rows: Sequence[RunRow]) -> Iterator[list[str]]:
@@ -96,7 +99,7 @@ def _table(speedups: Speedups, rows: Sequence[RunRow]) -> Iterator[list[str]]:
         return not afterwards(arm), -median(afterwards(arm) or [speedup for _, speedup in speedups[arm]])
 
     for arm in sorted(speedups, key=key):
-        took = [1000 * math.exp(log_seconds(row)) for row in rows if row.arm == arm and _is_timed(row)]
+        took = [1000 * math.exp(log_seconds(row)) for row in _timed(rows) if row.arm == arm]
         screened = next((speedup for purpose, speedup in speedups[arm] if purpose == SCREEN), None)
         later = afterwards(arm)
         yield [
@@ -106,7 +109,3 @@ def _table(speedups: Speedups, rows: Sequence[RunRow]) -> Iterator[list[str]]:
             str(len(later)),
             f"{median(later):.2f}" if later else "",
         ]
-
-
-def _is_timed(row: RunRow) -> bool:
-    return row.purpose in (SCREEN, *AFTERWARDS) and row.state == COMPLETED

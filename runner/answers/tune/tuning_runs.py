@@ -16,7 +16,7 @@ from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.rounds import trial_of, updates_of
 from manyheads.runner.answers.measure.rows import COMPLETED, FACTS, FAILED, FLOOR, TRIAL, RunRow
 from manyheads.runner.answers.measure.runs import Purpose, Runs
-from manyheads.runner.answers.measure.subject import RANK, measured
+from manyheads.runner.answers.measure.subject import RANK, measured, without_trackers
 from manyheads.runner.answers.tune.budget import Budget, arm_of, log_seconds
 from manyheads.runner.answers.tune.race import BASE, Variant
 from manyheads.runner.answers.tune.trial import SAME, SHARES, Trial, gradients_of
@@ -41,20 +41,18 @@ def updates_of_proof(budget: float, seconds: float, per_epoch: int) -> int:
 
 def needing_most(run: RunConfig, updates: int) -> RunConfig:
     """The run with one epoch of this many updates and the highest memory use: full-size images, nothing frozen."""
-    trainer = {
-        "limit_train": updates,
-        "limit_val": updates,
-        "stop_after": updates,
-        "evaluate_every": 1,
-        "resize_from": None,
-        "test": False,
-        "patience": None,
-        "max_time": None,
-        "swa_start": None,
-    }
-    checkpoint = {"every": "1epoch", "keep": 0, "keep_every": 0, "keep_hours": 0, "mirror": None}
-    changed = run.changed(trainer=trainer, checkpoint=checkpoint, parameters={"freeze_epochs": []})
-    return RunConfig.of({**changed.written, "logger": {}})
+    return without_trackers(
+        run,
+        trainer={
+            "limit_train": updates,
+            "limit_val": updates,
+            "stop_after": updates,
+            "evaluate_every": 1,
+            "resize_from": None,
+        },
+        checkpoint={"every": "1epoch", "keep": 0, "keep_every": 0, "keep_hours": 0, "mirror": None},
+        parameters={"freeze_epochs": []},
+    )
 
 
 def _read(folder: RunFolder, result: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from manyheads.runner.answers.judge.claims import pairs
 from manyheads.runner.answers.judge.recorded import read
-from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.hypotheses import spread
 from manyheads.runner.answers.measure.rows import ROUND
 from manyheads.runner.answers.measure.sequential import MEAN, PAIRED, SYMMETRIC, Test

@@ -8,13 +8,13 @@ continues.
 import argparse
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from manyheads.runner.answers.judge.arms import compose_arms
-from manyheads.runner.answers.judge.config_judgement import ConfigJudgement as Judgement
+from manyheads.runner.answers.judge.claims import pairs
 from manyheads.runner.answers.judge.config_question import ConfigQuestion as Question
-from manyheads.runner.answers.judge.rounds import pairs
+from manyheads.runner.answers.judge.judge import ConfigJudgement as Judgement
 from manyheads.runner.answers.measure.arm_configs import tolerances_of
 from manyheads.runner.answers.measure.rounds import new_draw
 from manyheads.runner.answers.measure.rows import ROUND
@@ -35,7 +35,7 @@ def record(folder: Path, kind: str, seconds: float) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     runs = Runs(folder.resolve())
     if not runs.ledger.exists():
-        runs.ledger.create(equal_arms([*KINDS[kind], *COMMON]).to_json())
+        runs.ledger.create(asdict(equal_arms([*KINDS[kind], *COMMON])))
     judgement = Judgement(runs, Question.of(runs.ledger.question()), seconds)
     until = time.monotonic() + seconds
     with handled_by(interrupt):

@@ -7,12 +7,13 @@ measured first, and the pauses follow from that.
 import argparse
 import math
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
 import manyheads
-from manyheads.runner.answers.judge.config_judgement import ConfigJudgement as Judgement
-from manyheads.runner.answers.judge.rounds import pairs
+from manyheads.runner.answers.judge.claims import pairs
+from manyheads.runner.answers.judge.judge import ConfigJudgement as Judgement
 from manyheads.runner.answers.measure.rows import FLOOR
 from manyheads.runner.answers.measure.runs import Runs
 from tests.answers.judge.live import COMMON, equal_arms
@@ -28,7 +29,7 @@ def update(folder: Path, pause: float) -> float:
     """Seconds of an update, as a judgement measures it."""
     folder.mkdir(parents=True)
     runs, question = Runs(folder.resolve()), equal_arms([*BASE, f"+model.pause={pause}"])
-    runs.ledger.create(question.to_json())
+    runs.ledger.create(asdict(question))
     judgement = Judgement(runs, question, math.inf)
     judgement.examine()
     for number in range(3):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from jsonschema import Draft202012Validator
 from manyheads.runner.answers.judge.answer import Judged, sentences
 from manyheads.runner.answers.judge.claims import DISCARD, KEEP, REFUSED, UNDECIDED, claims_of
 from manyheads.runner.answers.judge.config_question import ConfigQuestion as Question
-from manyheads.runner.answers.judge.config_question import refusals
 from manyheads.runner.answers.judge.recorded import read
 from manyheads.runner.answers.judge.terms import aims_of
 from manyheads.runner.answers.measure.arm_configs import tolerances_of
@@ -237,17 +237,17 @@ def test_data_must_not_change_before_a_judgement_is_continued(of_change, later, 
 
 def test_values_of_two_definitions_are_refused():
     found = rows([(9, 0.9)] * 2)
-    assert not any("version" in reason for reason in refusals(question(), found))
+    assert not any("version" in reason for reason in question().refusals(found))
     last = found[-1]
     found[-1] = dataclasses.replace(last, findings={**last.findings, "versions": {"val_acc1": "2", "val_loss": "1"}})
-    said = [reason for reason in refusals(question(), found) if "version" in reason]
+    said = [reason for reason in question().refusals(found) if "version" in reason]
     assert said == [f"val_acc1 has version 2 of its definition in run {last.number}, and version 1 in run 0"]
 
 
 @pytest.mark.parametrize("wrong", [{"arm": "other"}, {"purpose": "screen"}])
 def test_a_row_of_no_arm_or_purpose_of_a_judgement_is_none_of_its_rows(tmp_path, wrong):
     ledger = RunLedger(tmp_path)
-    ledger.create(question().to_json())
+    ledger.create(asdict(question()))
     ledger.write(dataclasses.replace(row(7, FLOOR, 0, BASE), **wrong))
     with pytest.raises(ConfigurationError, match="run 7 has an unknown arm or purpose"):
         read({"lines": ledger.lines()})

@@ -1,11 +1,11 @@
 """A judgement's course, with runs that only seem to be made."""
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from manyheads.runner.answers.judge.config_judgement import ConfigJudgement as Judgement
+from manyheads.runner.answers.judge.judge import ConfigJudgement as Judgement
 from manyheads.runner.answers.judge.judgement import BudgetTooSmall
 from manyheads.runner.answers.measure import purposes
 from manyheads.runner.answers.measure.rows import BASE, CHANGE, FACTS, FLOOR
@@ -41,7 +41,7 @@ def test_steps_that_were_compared_are_removed(tmp_path, end):
     config = {"seed": 1, "logger": {}, "checkpoint": {}, "trainer": {}}
     asked = question(on="speed", base=config, changed=config)
     runs = Played(tmp_path, [end])
-    runs.ledger.create(asked.to_json())
+    runs.ledger.create(asdict(asked))
     runs.start(config, purposes.steps(tolerance=0, baseline=None, trace=False), arm=BASE)  # and killed after that
     assert [*tmp_path.rglob("step_0.pt")]
     with suppress(Interrupted):
@@ -52,7 +52,7 @@ def test_steps_that_were_compared_are_removed(tmp_path, end):
 def test_what_a_killed_attempt_left_is_removed_if_nothing_is_compared_anymore(tmp_path):
     asked = question(on="val_loss", base={}, changed={})
     runs = Played(tmp_path, [])
-    runs.ledger.create(asked.to_json())
+    runs.ledger.create(asdict(asked))
     runs.start({}, purposes.steps(tolerance=0, baseline=None, trace=False), arm=BASE)
     for arm in (BASE, CHANGE):
         runs.ledger.write(
@@ -67,7 +67,7 @@ def test_a_continued_judgement_says_how_many_rounds_it_still_needs(tmp_path, cap
     """Of two seconds each; six are the fewest."""
     asked = question(on="val_loss")
     runs = Played(tmp_path)
-    runs.ledger.create(asked.to_json())
+    runs.ledger.create(asdict(asked))
     for each in rows([(0, 0.1)] * rounds):
         runs.ledger.write(each)
     Judgement(runs, asked, 100)._announce(100)
@@ -82,7 +82,7 @@ def test_a_judgement_is_not_continued_with_other_data(tmp_path, monkeypatch):
     known, config = {**SAME, "batch_statistics": False}, {"trainer": {}, "checkpoint": {}, "seed": 1}
     asked = question(on="val_loss", base=config, changed=config)
     runs = Played(tmp_path, found={**known, "val": "other"})
-    runs.ledger.create(asked.to_json())
+    runs.ledger.create(asdict(asked))
     for number, arm in enumerate((BASE, CHANGE)):
         runs.ledger.write(row(number, FACTS, 0, arm, known))
     for number in range(2, 12):

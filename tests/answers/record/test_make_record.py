@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.__main__ import main
-from manyheads.runner.answers.record.gather import gather
-from manyheads.runner.answers.record.make_record import check
+from manyheads.runner.answers.record.make_record import check, gather
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.records.run_set import gather as runs_of
 from manyheads.runner.run.ledger import Ledger

@@ -16,6 +16,7 @@ from manyheads.runner.answers.judge.command.command_question import CHANGED, SAM
 from manyheads.runner.answers.judge.command.numbers import finite, last_words, printed, text_of, written
 from manyheads.runner.answers.judge.command.trees import changed, fingerprints
 from manyheads.runner.answers.judge.terms import CLOCK, FOUND, SIGNS
+from manyheads.runner.answers.measure.pace_task import seconds_between
 from manyheads.runner.answers.measure.recording import Recording
 from manyheads.runner.answers.measure.rows import BASE, COMPLETED, RunRow
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
@@ -72,8 +73,7 @@ class ArmRuns(Recording):
         """End the processes of runs whose supervisor was killed."""
         for folder in Path("/proc").glob("[0-9]*") if Path("/proc").is_dir() else ():
             try:
-                variables = (folder / "environ").read_bytes().split(b"\0")
-                if f"{MARK}={self._mark}".encode() in variables:
+                if f"{MARK}={self._mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
                     os.kill(int(folder.name), 9)
             except (OSError, ValueError):
                 continue
@@ -100,7 +100,7 @@ class ArmRuns(Recording):
         values |= {CLOCK: seconds} if CLOCK in question.on.split(",") else {}
         same = None if question.same is None else numbers[question.same[0]]
         findings = {FOUND: values, SIGNS: question.signs, SAME: same, CHANGED: touched, "seconds": seconds}
-        findings |= {"marked": _marked(marks), "outlived": report["outlived"]}
+        findings |= {"marked": seconds_between(marks / "began", marks / "ended"), "outlived": report["outlived"]}
         findings |= {"mounted": report["mounted"]} if self._files.shared else {}
         if self._files.shared and not report["mounted"] and not row.number:
             say("--share: judge may not mount here, so shared files are links, through which a command could write.")
@@ -123,15 +123,13 @@ class ArmRuns(Recording):
         return tree / self._question.within / self._question.result.rpartition(":")[0]
 
     def _numbers(self, console: Path, result: Path | None) -> dict[str, float]:
-        question, path = self._question, console / "console.log"
+        names = self._question.names
         if result is not None:
-            key, where = str(question.result).rpartition(":")[2], str(result.name)
-            numbers = written(result, key, question.names)
+            numbers = written(result, str(self._question.result).rpartition(":")[2], names)
             text = result.read_text(errors="replace")
-            return finite(numbers, question.names, where=where, text=text, end=text[-200:])
-        text = text_of(path)
-        numbers = printed(text, question.names)
-        return finite(numbers, question.names, where="the output", text=text, end=last_words(text))
+            return finite(numbers, names, where=result.name, text=text, end=text[-200:])
+        text = text_of(console / "console.log")
+        return finite(printed(text, names), names, where="the output", text=text, end=last_words(text))
 
     def _evaluated(self, evaluator: str, tree: Path, marks: Path, seed: int, timeout: float) -> dict[str, float]:
         """The numbers from the evaluator, which runs in a copy of base's files that the arm never had."""
@@ -173,8 +171,7 @@ class ArmRuns(Recording):
             "timeout": timeout,
             "parent": os.getpid(),
         }
-        program = Program([sys.executable, "-I", "-S", str(SUPERVISOR)])
-        process = program.start(stdin=PIPE, stdout=PIPE)
+        process = Program([sys.executable, "-I", "-S", str(SUPERVISOR)]).start(stdin=PIPE, stdout=PIPE)
         try:
             output, _ = process.communicate(json.dumps(task).encode())
         finally:
@@ -185,9 +182,10 @@ class ArmRuns(Recording):
 
     def _environment(self, seed: int, temporary: Path) -> dict[str, str]:
         """The variables of a run, which do not depend on its arm. Python imports as it does for the user."""
-        path = {} if sys.flags.safe_path else {"PYTHONSAFEPATH": None}
-        more = {"TMPDIR": str(temporary), "MANYHEADS_SEED": str(seed), MARK: self._mark, **path}
-        return {name: value for name, value in {**os.environ, **more}.items() if value is not None}
+        variables = {**os.environ, "TMPDIR": str(temporary), "MANYHEADS_SEED": str(seed), MARK: self._mark}
+        if not sys.flags.safe_path:
+            variables.pop("PYTHONSAFEPATH", None)
+        return variables
 
 
 def _failed(message: str) -> RunFailed:
@@ -199,12 +197,4 @@ def _state(path: Path | None) -> tuple[int, int] | None:
     try:
         return None if path is None else (path.stat().st_ino, path.stat().st_ctime_ns)
     except OSError:
-        return None
-
-
-def _marked(marks: Path) -> float | None:
-    """The seconds between the two marks of a supervisor, by the file system's clock."""
-    try:
-        return ((marks / "ended").stat().st_mtime_ns - (marks / "began").stat().st_mtime_ns) / 1e9
-    except FileNotFoundError:
         return None

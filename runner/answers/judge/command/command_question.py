@@ -10,7 +10,16 @@ from manyheads.runner.answers.judge.command.command_terms import command_aims
 from manyheads.runner.answers.judge.question import ArmComparison, Question, are_numbers, are_texts
 from manyheads.runner.answers.judge.terms import CLOCK, FOUND, SIGNS, Aim
 from manyheads.runner.answers.measure.rounds import clocks_agree, seed
-from manyheads.runner.answers.measure.rows import BASE, CHANGE, COMPLETED, FAILED, FLOOR, ROUND, TRIAL, RunRow
+from manyheads.runner.answers.measure.rows import (
+    BASE,
+    CHANGE,
+    COMPLETED,
+    FLOOR,
+    ROUND,
+    TRIAL,
+    RunRow,
+    why_change_failed,
+)
 from manyheads.runner.run.seal import digest_of
 
 SEED = "{seed}"
@@ -121,9 +130,7 @@ class CommandQuestion(Question):
                 return
 
     def comparison(self, rows: Sequence[RunRow]) -> ArmComparison:
-        failed = (row for row in rows if (row.purpose, row.arm, row.state) == (TRIAL, CHANGE, FAILED))
-        row = next(failed, None)
-        return ArmComparison(None if row is None else f"the change fails where base does not: {row.reason}")
+        return ArmComparison(why_change_failed(rows, TRIAL))
 
     def faults(self, rows: Sequence[RunRow]) -> Iterator[str]:
         for row in rows:

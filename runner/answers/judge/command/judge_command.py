@@ -3,12 +3,11 @@
 import argparse
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import cast
 
 from manyheads.runner.answers.judge.answer import Judged
 from manyheads.runner.answers.judge.claims import UNDECIDED
@@ -61,20 +60,24 @@ class CommandJudgement(Judgement):
     def _limit(self) -> float:
         """The seconds that the next run may take."""
         rows = [row for row in self.runs.ledger.rows() if row.arm == BASE and row.state == COMPLETED]
-        if not rows:
-            return self.timeout
-        return max(SHORTEST, HANGS * median(row.findings["seconds"] for row in rows))
+        return max(SHORTEST, HANGS * median(row.findings["seconds"] for row in rows)) if rows else self.timeout
 
 
 def judge_command(arguments: argparse.Namespace) -> Judged:
     """Judge the commands that the flags name. Raises ConfigurationError, RunFailed and Interrupted."""
     for word in arguments.overrides:
         if not word.startswith(SWEEP_DIR):
-            message = f"{word}: --command judges a command, which has no overrides. Quote the command, or leave it out."
-            raise ConfigurationError(message, key="--command", value=word)
+            raise ConfigurationError(
+                f"{word}: --command judges a command, which has no overrides. Quote the command, or leave it out.",
+                key="--command",
+                value=word,
+            )
     if arguments.change is not None:
-        message = "--change is about configs. Name the changed command with --against."
-        raise ConfigurationError(message, key="--change", value=arguments.change)
+        raise ConfigurationError(
+            "--change is about configs. Name the changed command with --against.",
+            key="--change",
+            value=arguments.change,
+        )
     terms = CommandTerms(**{field.name: getattr(arguments, field.name) for field in fields(CommandTerms)})
     return _judged(terms, _named_folder(arguments.overrides))
 
@@ -113,45 +116,38 @@ def _judged(terms: CommandTerms, named: Path | None) -> Judged:
             differing = _differing(base, change)
         _refuse_missing(project, base, change, frozen, shared)
         if commit is not None and not differing:
-            message = f"--code: no file differs from {commit[:10]}, so there is nothing to judge."
-            raise ConfigurationError(message, key="--code")
+            raise ConfigurationError(
+                f"--code: no file differs from {commit[:10]}, so there is nothing to judge.", key="--code"
+            )
         question = CommandQuestion(
-            **_asked(terms, commit),
+            change=terms.against or f"the working tree against {str(commit)[:10]}",
+            on=terms.on,
+            least=terms.least_gain,
+            alpha=terms.alpha,
+            test=terms.name_of_test,
+            draw=new_draw(),
+            command=terms.command,
+            against=terms.against,
+            revision=commit,
             within=str(project.within),
             code=[commit or digest, digest],
             files=differing,
+            signs=terms.signs,
+            result=terms.result,
+            evaluator=terms.evaluator,
             frozen=frozen,
             shared=shared,
+            same=None if terms.tolerance is None else [*terms.tolerance],
         )
         ignored = [path for name in shared for path in project.ignored(name)]
         files = ArmFiles(base, change, folder, [(project.top / path, path) for path in ignored])
 
-        @contextmanager
-        def judging(where: Path, asked: Question) -> Iterator[CommandJudgement]:
+        def judgement_of(where: Path, asked: Question) -> CommandJudgement:
             of_commands = cast(CommandQuestion, asked)
             timeout = seconds(terms.timeout or "") or terms.seconds
-            yield CommandJudgement(ArmRuns(where, of_commands, files), of_commands, terms.seconds, timeout)
+            return CommandJudgement(ArmRuns(where, of_commands, files), of_commands, terms.seconds, timeout)
 
-        return decide(question, terms, named, judging)
-
-
-def _asked(terms: CommandTerms, commit: str | None) -> Mapping[str, Any]:
-    """What of a question the flags decide alone."""
-    return {
-        "change": terms.against or f"the working tree against {str(commit)[:10]}",
-        "on": terms.on,
-        "least": terms.least_gain,
-        "alpha": terms.alpha,
-        "test": terms.name_of_test,
-        "draw": new_draw(),
-        "command": terms.command,
-        "against": terms.against,
-        "revision": commit,
-        "signs": terms.signs,
-        "result": terms.result,
-        "evaluator": terms.evaluator,
-        "same": None if terms.tolerance is None else [*terms.tolerance],
-    }
+        return decide(question, terms, named, judgement_of)
 
 
 def _differing(base: Path, change: Path) -> list[str]:

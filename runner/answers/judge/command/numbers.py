@@ -33,16 +33,14 @@ def printed(text: str, names: Iterable[str]) -> dict[str, float]:
     ``loss`` only counts if the line has no other, and as ``val loss: 0.5``.
     """
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
+    begin, separator = r"(?:(?<=[a-z])( +)|(?<![\w./-]))", r"(?:[\"']?\s*([:=])\s*|\s+)"
     numbers = {}
     for name in names:
         words = "[_ ]".join(map(re.escape, name.split("_")))
-        begin, separator = r"(?:(?<=[a-z])( +)|(?<![\w./-]))", r"(?:[\"']?\s*([:=])\s*|\s+)"
         pattern = re.compile(begin + words + separator + VALUE, re.IGNORECASE)
-        for line in reversed(lines):
-            if (value := _in_line(line, name, pattern)) is not None:
-                numbers[name] = value
-                break
-    return numbers
+        found = (_in_line(line, name, pattern) for line in reversed(lines))
+        numbers[name] = next((value for value in found if value is not None), None)
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _in_line(line: str, name: str, pattern: re.Pattern[str]) -> float | None:
@@ -68,8 +66,7 @@ def written(path: Path, key: str, names: Iterable[str]) -> dict[str, float]:
         raise ConfigurationError(f"--result: {path.name} cannot be read: {error}", key="--result") from None
     wanted = [*names]
     keys = {wanted[0]: key} if len(wanted) == 1 and key else {name: f"{key}.{name}".strip(".") for name in wanted}
-    numbers = {name: _at(content, at) for name, at in keys.items()}
-    return {name: value for name, value in numbers.items() if value is not None}
+    return {name: value for name, at in keys.items() if (value := _at(content, at)) is not None}
 
 
 def _at(content: Any, key: str) -> float | None:
@@ -90,8 +87,7 @@ def finite(numbers: Mapping[str, float], names: Iterable[str], *, where: str, te
         if name not in numbers:
             hint = nearest(name, {*NAMED.findall(text)} - {name})
             hint = hint or f" Print a line such as '{name}: 0.5', or name a file with --result."
-            message = f"{where} has no number {name}.{hint} It ends with: {end}"
-            raise ConfigurationError(message, key="--on", value=name)
+            raise ConfigurationError(f"{where} has no number {name}.{hint} It ends with: {end}", key="--on", value=name)
         if not math.isfinite(numbers[name]):
             raise ConfigurationError(f"{name} is {numbers[name]}", key="--on", value=name)
     return {name: numbers[name] for name in names}
@@ -99,5 +95,5 @@ def finite(numbers: Mapping[str, float], names: Iterable[str], *, where: str, te
 
 def last_words(text: str) -> str:
     """The last lines of what a command printed, in one."""
-    lines = text[-2000:].split("\n")
-    return " | ".join([line.strip() for line in lines if line.strip()][-3:])[-300:] or "nothing"
+    lines = [line.strip() for line in text[-2000:].split("\n") if line.strip()]
+    return " | ".join(lines[-3:])[-300:] or "nothing"

@@ -67,7 +67,8 @@ class Project:
         listed = self._listed("--cached", "--others", "--exclude-standard") if self.is_repository else self._all()
         for name in sorted({*listed}):
             path = self.top / name
-            if any(path.is_relative_to(other) for other in without) or self._is_of_judgement(name):
+            of_judgement = any((self.top / folder / JUDGED).is_file() for folder in name.parents)
+            if of_judgement or any(path.is_relative_to(other) for other in without):
                 continue
             if path.is_dir() and not path.is_symlink():
                 say(f"{printable(name)} is another repository, and is not copied: name it with --share")
@@ -84,9 +85,6 @@ class Project:
         for folder, _, files in os.walk(self.top):
             yield from (PurePosixPath(folder, name).relative_to(self.top) for name in files)
 
-    def _is_of_judgement(self, name: PurePosixPath) -> bool:
-        return any((self.top / folder / JUDGED).is_file() for folder in name.parents)
-
 
 def fingerprints(folder: Path, names: Sequence[str] = (".",), *, read: bool = True) -> dict[str, tuple[object, ...]]:
     """By path, what changes whenever a file is changed, also if it is restored: inode, times, size, and its bytes.
@@ -96,8 +94,7 @@ def fingerprints(folder: Path, names: Sequence[str] = (".",), *, read: bool = Tr
     prints: dict[str, tuple[object, ...]] = {}
     for name in names:
         root = folder / name
-        inside = [Path(above, entry) for above, _, entries in os.walk(root) for entry in entries]
-        for path in [root, *inside]:
+        for path in [root, *[Path(above, entry) for above, _, entries in os.walk(root) for entry in entries]]:
             try:
                 status = path.lstat()
                 content = hashlib.sha256(path.read_bytes()).hexdigest() if read and path.is_file() else ""

@@ -1,12 +1,11 @@
 """The audit of a search's log: whether it kept more changes than noise alone would have kept."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.answers.judge.log.read_log import LoggedTrial, SearchLog, read_log
+from manyheads.runner.answers.judge.log.read_log import SearchLog, read_log
 from manyheads.runner.answers.judge.log.records import TAIL, LoggedGain, chances, gains, quantile, unexplained
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.run.answer import Answer
@@ -39,9 +38,10 @@ class AuditedLog(Answer):
         return ExitCode.DONE if self.improved > self.high or self.unexplained else ExitCode.NO
 
     def show(self) -> None:
-        direction = "lower" if self.lower_is_better else "higher"
+        direction, others = "lower" if self.lower_is_better else "higher", self.kept - self.improved
         tell(f"{counted(self.changes, 'change')} by {self.on}, {direction} is better.{self._left_out()}")
-        tell(f"Kept: {self.kept}.{self._worse()}")
+        worse = f" {others} of them {'was' if others == 1 else 'were'} not the best so far." if others else ""
+        tell(f"Kept: {self.kept}.{worse}")
         tell(
             f"Noise alone keeps {self.expected:.1f} of {self.changes} (90 %: {self.low} to {self.high}). "
             "Changes that do harm lower that number."
@@ -55,12 +55,8 @@ class AuditedLog(Answer):
     def _left_out(self) -> str:
         failed = f" {counted(self.failed, 'trial')} without a value left out." if self.failed else ""
         lines = [str(line) for line in self.unreadable]
-        word = "Lines" if len(lines) > 1 else "Line"
-        return failed + (f" {word} {listed(lines, 9)} cannot be read and {_is(lines)} left out." if lines else "")
-
-    def _worse(self) -> str:
-        others = self.kept - self.improved
-        return f" {others} of them {'was' if others == 1 else 'were'} not the best so far." if others else ""
+        word, verb = ("Lines", "are") if len(lines) > 1 else ("Line", "is")
+        return failed + (f" {word} {listed(lines, 9)} cannot be read and {verb} left out." if lines else "")
 
     def _verdict(self) -> str:
         if self.unexplained:
@@ -81,7 +77,8 @@ def audit_log(path: Path, on: str | None, *, lower: bool | None) -> AuditedLog:
     """
     log = read_log(path, on)
     is_lower = _direction(path, log) if lower is None else lower
-    sections = [_changes(section) for section in log.sections]
+    # The first with a value is the baseline.
+    sections = [[trial for trial in section if trial.value is not None][1:] for section in log.sections]
     every = [gain for section in log.sections for gain in gains(section, lower_is_better=is_lower)]
     improved = sum(len(gain.lines) for gain in every)
     distribution = chances([len(section) for section in sections])
@@ -101,11 +98,6 @@ def audit_log(path: Path, on: str | None, *, lower: bool | None) -> AuditedLog:
         gains=every,
         unexplained=unexplained(every, TAIL),
     )
-
-
-def _changes(section: Sequence[LoggedTrial]) -> list[LoggedTrial]:
-    """The trials with a value after the first, which is the baseline."""
-    return [trial for trial in section if trial.value is not None][1:]
 
 
 def _direction(path: Path, log: SearchLog) -> bool:
@@ -134,7 +126,3 @@ def _evidence(gain: LoggedGain) -> str:
         return "no value after it"
     values = counted(gain.after, "value")
     return f"{gain.better} of the {values} after it better than before (p = {gain.probability:.2g})"
-
-
-def _is(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"

@@ -63,13 +63,13 @@ def read_log(path: Path, on: str | None) -> SearchLog:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         raise ConfigurationError.at("--log", path, " is empty.")
-    log = _of_json(path, lines, on) if lines[0][1].lstrip().startswith("{") else _of_table(path, text, on)
+    log = _of_json(lines, on) if lines[0][1].lstrip().startswith("{") else _of_table(path, text, on)
     if not any(trial.value is not None for section in log.sections for trial in section):
         raise ConfigurationError.at("--log", path, f" has no trial with a value of {printable(log.on)}.")
     return log
 
 
-def _of_json(path: Path, lines: Sequence[tuple[int, str]], on: str | None) -> SearchLog:
+def _of_json(lines: Sequence[tuple[int, str]], on: str | None) -> SearchLog:
     """The trials of lines of JSON. A line of type ``config`` names the metric and begins with a new baseline."""
     log = SearchLog(on=on or "metric")
     for number, line in lines:
@@ -85,8 +85,7 @@ def _of_json(path: Path, lines: Sequence[tuple[int, str]], on: str | None) -> Se
                 log.lower_is_better = row.get("bestDirection", "lower") == "lower"
             log.sections.append([])
         elif "status" in row:
-            metrics = row.get("metrics")
-            named = metrics if isinstance(metrics, dict) else {}
+            named = row["metrics"] if isinstance(row.get("metrics"), dict) else {}
             value = row.get("metric") if on is None else named.get(on, row.get(on))
             log.add(number, value, row["status"], row.get("description"))
     return log
@@ -94,9 +93,9 @@ def _of_json(path: Path, lines: Sequence[tuple[int, str]], on: str | None) -> Se
 
 def _of_table(path: Path, text: str, on: str | None) -> SearchLog:
     """The trials of a table with a header, separated by tabs, semicolons or commas."""
-    header = text.lstrip("\ufeff").split("\n", 1)[0]
-    delimiter = next((sign for sign in "\t;" if sign in header), ",")
-    rows = csv.reader(text.lstrip("\ufeff").splitlines(), delimiter=delimiter)
+    text = text.lstrip("\ufeff")
+    delimiter = next((sign for sign in "\t;" if sign in text.split("\n", 1)[0]), ",")
+    rows = csv.reader(text.splitlines(), delimiter=delimiter)
     names = [name.strip() for name in next(rows)]
     status = _column(names, STATUS)
     value = on or (names[1] if names[0] == "commit" and names[1:2] != [status] else None)

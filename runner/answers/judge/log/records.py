@@ -66,8 +66,7 @@ def gains(trials: Sequence[LoggedTrial], *, lower_is_better: bool) -> Iterator[L
             continue
         previous, row = records[first - 1], records[first:end]
         first = end
-        kept = [valued[number] for number in row if valued[number].is_kept]
-        if kept:
+        if kept := [valued[number] for number in row if valued[number].is_kept]:
             level, others = scores[previous], [number for number in range(row[0], following) if number not in row]
             better = sum(scores[number] > level for number in others)
             chance = at_least(better, range(row[0] - previous, following - previous), {n - previous for n in row})

@@ -6,7 +6,7 @@ By torch's dispatch modes and its hooks on saved tensors, while code runs on fak
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from manyheads.runner.answers.measure.findings import Traffic
+from manyheads.runner.answers.measure.rank.fake_models import replaced
+from manyheads.runner.parallel.rank.structure import tensors_in
 
 
 class Allocated(TorchDispatchMode):
@@ -60,8 +62,7 @@ class Allocated(TorchDispatchMode):
         _, size = self._known.pop(key)
         self.now -= size
 
-    @contextmanager
-    def resizes(self) -> Iterator[None]:
+    def resizes(self) -> AbstractContextManager[None]:
         """Track storages that are resized in place, as FSDP's are."""
         before = torch.UntypedStorage.resize_
 
@@ -71,11 +72,7 @@ class Allocated(TorchDispatchMode):
                 self.note(storage)
             return storage
 
-        torch.UntypedStorage.resize_ = resize  # type: ignore[assignment, method-assign]
-        try:
-            yield
-        finally:
-            torch.UntypedStorage.resize_ = before  # type: ignore[method-assign]
+        return replaced(torch.UntypedStorage, "resize_", resize)
 
 
 class SavedTensors:
@@ -103,10 +100,8 @@ class SavedTensors:
                 handle.remove()
 
     def _note_weights(self, module: nn.Module, *_: Any) -> None:
-        parameters = module.parameters(recurse=not self._weights)
-        self._weights |= {
-            parameter.untyped_storage()._cdata for parameter in map(_local, parameters) if not parameter.is_meta
-        }
+        parameters = map(_local, module.parameters(recurse=not self._weights))
+        self._weights |= {parameter.untyped_storage()._cdata for parameter in parameters if not parameter.is_meta}
 
     def keep(self, key: int, size: int) -> None:
         """Count a saved tensor. ``key``: its storage; ``size``: bytes of that storage."""
@@ -172,10 +167,5 @@ class CountedTraffic(TorchDispatchMode):
         kind = next((kind for begin, kind in KINDS.items() if name.startswith(begin)), None)
         if kind is not None:
             before = self.by_kind.get(kind, Traffic(0, 0))
-            largest = max(_bytes(given) for given in args[:2])
+            largest = max(sum(tensor.nbytes for tensor in tensors_in(given)) for given in args[:2])
             self.by_kind[kind] = Traffic(before.calls + 1, before.bytes + largest)
-
-
-def _bytes(given: Any) -> int:
-    tensors = [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

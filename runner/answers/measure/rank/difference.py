@@ -23,13 +23,12 @@ def differences(baseline: Mapping[str, Tensor | None], other: Mapping[str, Tenso
     """
     sizes = {name: largest_entry(a) for name, a in baseline.items() if a is not None}
     floor = FLOOR * max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
-    relative = {}
-    for name in baseline.keys() | other.keys():
-        if name not in baseline or name not in other:
-            relative[name] = math.inf
-        else:
-            relative[name] = _difference(baseline[name], other[name], max(sizes.get(name, 0.0), floor))
-    return {name: relative[name] for name in [*baseline, *(other.keys() - baseline.keys())]}
+    return {
+        name: _difference(baseline[name], other[name], max(sizes.get(name, 0.0), floor))
+        if name in baseline and name in other
+        else math.inf
+        for name in {**baseline, **other}
+    }
 
 
 def _difference(a: Tensor | None, b: Tensor | None, size: float) -> float:
@@ -50,21 +49,17 @@ def factor(baseline: Mapping[str, Tensor | None], other: Mapping[str, Tensor | N
 
     Found by least squares, then verified for each tensor.
     """
-    pairs = [(a.double().flatten(), b.double().flatten()) for a, b in _both(baseline, other) if a.shape == b.shape]
+    ours, theirs = ({n: None if t is None else as_real(t) for n, t in side.items()} for side in (other, baseline))
+    both = [(a, b) for name, a in theirs.items() if a is not None and (b := ours.get(name)) is not None]
+    pairs = [(a.double().flatten(), b.double().flatten()) for a, b in both if a.shape == b.shape]
     square = sum(float(a @ a) for a, _ in pairs)
     if not square or not math.isfinite(square):
         return None
     ratio = sum(float(a @ b) for a, b in pairs) / square
-    scaled = {name: None if a is None else as_real(a).double() * ratio for name, a in baseline.items()}
-    real = {name: None if b is None else as_real(b) for name, b in other.items()}
-    if not math.isfinite(ratio) or ratio == 0 or max(differences(scaled, real).values()) > tolerance:
+    scaled = {name: None if a is None else a.double() * ratio for name, a in theirs.items()}
+    if not math.isfinite(ratio) or ratio == 0 or max(differences(scaled, ours).values()) > tolerance:
         return None
     return ratio
-
-
-def _both(baseline: Mapping[str, Tensor | None], other: Mapping[str, Tensor | None]) -> list[tuple[Tensor, Tensor]]:
-    pairs = [(a, other.get(name)) for name, a in baseline.items()]
-    return [(as_real(a), as_real(b)) for a, b in pairs if a is not None and b is not None]
 
 
 def digests(model: nn.Module) -> dict[str, dict[str, str]]:
@@ -97,8 +92,8 @@ def whole_and_parts(session: Session) -> tuple[float, float]:
     """
     request = next(session.trainer.train.sampler.epoch(0))
     size = request.count
-    edges = [size * part // PARTS for part in range(PARTS + 1)]
-    pieces = [request.indices[low:high] for low, high in itertools.pairwise(edges) if high > low]
+    edges = itertools.pairwise(size * part // PARTS for part in range(PARTS + 1))
+    pieces = [request.indices[low:high] for low, high in edges if high > low]
     parts = [BatchIndices(request.epoch, piece, len(piece), len(piece) / size) for piece in pieces]
     return _loss(session, [request._replace(weight=1.0)]), _loss(session, parts)
 

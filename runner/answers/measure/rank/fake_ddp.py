@@ -41,8 +41,7 @@ class Replicated(nn.Module):
         for parameter in self._parameters_to_train:
             parameter.register_post_accumulate_grad_hook(self._arrived)
         self._order: list[nn.Parameter] = []
-        first = self._cap if self._looks_for_unused else sys.maxsize
-        self._make_buckets(self._parameters_to_train[::-1], first)
+        self._make_buckets(self._parameters_to_train[::-1], self._cap if self._looks_for_unused else sys.maxsize)
         self._is_rebuilt = self._looks_for_unused
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -92,8 +91,7 @@ class Replicated(nn.Module):
     def _broadcast_buffers(self) -> None:
         buffers = [*self.module.buffers()]
         for dtype in dict.fromkeys(buffer.dtype for buffer in buffers):
-            flat = torch.cat([buffer.reshape(-1) for buffer in buffers if buffer.dtype is dtype])
-            dist.broadcast(flat, src=0)
+            dist.broadcast(torch.cat([buffer.reshape(-1) for buffer in buffers if buffer.dtype is dtype]), src=0)
 
 
 class _Bucket:
@@ -132,14 +130,3 @@ class _Bucket:
     def gradients(self) -> list[Tensor]:
         parts = self.flat.split([p.numel() for p in self._own])
         return [part.view(p.shape) for p, part in zip(self._own, parts, strict=True)]
-
-
-@contextmanager
-def replicated() -> Iterator[None]:
-    """A context in which Replicated replaces torch's DistributedDataParallel."""
-    before = nn.parallel.DistributedDataParallel
-    nn.parallel.DistributedDataParallel = Replicated  # type: ignore[misc, assignment]
-    try:
-        yield
-    finally:
-        nn.parallel.DistributedDataParallel = before  # type: ignore[misc]

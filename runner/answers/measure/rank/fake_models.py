@@ -4,11 +4,12 @@ Parameters are on the meta device first, then fake CPU tensors. The loop and the
 a model that needs one is stopped.
 """
 
-import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType, TracebackType
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -57,10 +58,8 @@ def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:
     return nn.Parameter(empty, requires_grad=tensor.requires_grad)
 
 
-@contextmanager
-def plain_conversion() -> Iterator[None]:
+def plain_conversion() -> AbstractContextManager[None]:
     """Makes ``Module.to`` keep tensors that it does not change; torch's own replaces fake ones that are in use."""
-    before = nn.Module._apply
 
     def apply(self: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         for child in self.children() if recurse else ():
@@ -75,11 +74,7 @@ def plain_conversion() -> Iterator[None]:
                         tensors[name] = nn.Parameter(new, tensor.requires_grad) if is_parameter else new
         return self
 
-    nn.Module._apply = apply  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        nn.Module._apply = before  # type: ignore[method-assign]
+    return replaced(nn.Module, "_apply", apply)
 
 
 SAID = {
@@ -105,7 +100,7 @@ class UnknownValues(TorchDispatchMode):
         try:
             return func(*args, **(kwargs or {}))
         except DataDependentOutputException:
-            if any(frame_module(frame) in self._modules for frame in _frames(sys._getframe())):
+            if any(frame_module(frame) in self._modules for frame, _ in traceback.walk_stack(sys._getframe())):
                 raise
             return 1.0 if args[0].is_floating_point() else 0
 
@@ -120,38 +115,23 @@ def where_it_stops(error: Exception, model: nn.Module) -> str:
     """The module of the model in which an error was raised, and why; empty if it was raised elsewhere."""
     names = {module: name or type(model).__name__ for name, module in model.named_modules()}
     module_line = ""
-    for trace in _traces(error.__traceback__):
-        module = frame_module(trace.tb_frame)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = frame_module(frame)
         if module in names:
-            module_line = f"{names[module]} ({type(module).__name__}), line {trace.tb_lineno} of {_file(trace)}"
+            file = Path(frame.f_code.co_filename).name
+            module_line = f"{names[module]} ({type(module).__name__}), line {line} of {file}"
     if not module_line:
         return ""
     reason = SAID.get(type(error).__name__) or " ".join(str(error).split())[:200] or type(error).__name__
     return f"{module_line}: {reason.rstrip('.')}"
 
 
-def _file(trace: TracebackType) -> str:
-    return trace.tb_frame.f_code.co_filename.rpartition("/")[2]
-
-
-def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 @contextmanager
-def silent(logger: str) -> Iterator[None]:
-    """A context that suppresses a logger's messages."""
-    messages = logging.getLogger(logger)
-    before, messages.disabled = messages.disabled, True
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """A context in which an attribute has another value."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        messages.disabled = before
+        setattr(owner, name, before)

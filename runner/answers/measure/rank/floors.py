@@ -1,22 +1,13 @@
 """A rank that measures updates as in training, and each of their parts alone, in turns."""
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from manyheads.runner.answers.measure.rank.measuring import measuring, program
 from manyheads.runner.answers.measure.rank.parts import Part, UpdateParts
-from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
-from manyheads.runner.data.rank.rng import seed_everything
-from manyheads.runner.loop import rank_main as worker
-from manyheads.runner.loop.build import build_unrecorded
-from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
-from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.run_folder import RunFolder
 
 ROUNDS = 5
 SECONDS = 0.3  # each part is repeated for this long in each round, at least once
@@ -24,12 +15,8 @@ ENDLESS = 10**9
 More = Callable[[UpdateParts], Mapping[str, Any]]  # measures something else; returns it by its key in result.json
 
 
-@operations_named()
-def work(
-    run: RunConfig,
-    parallel: Parallel,
-    folder: RunFolder,
-    heartbeat: Heartbeat,
+def floors(
+    session: Session,
     *,
     only: Collection[str] | None = None,
     seconds: float = SECONDS,
@@ -40,15 +27,11 @@ def work(
     ``only``: the names of the parts to measure, by default all; ``seconds``: how long each is repeated in a round, at
     least once.
     """
-    trainer = endless(build_unrecorded(run, parallel, folder, heartbeat))
-    session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
-    with closing(trainer):
-        seed_everything(run.seed + 1 + parallel.data_rank)
-        session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
-        parts = UpdateParts(trainer, run)
-        measurable = {name: part for name, part in parts.known().items() if only is None or name in only}
-        floors = measured(measurable, trainer, seconds=seconds)
-        session.conclude(floors=floors, **more(parts))
+    trainer = endless(session.trainer)
+    session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
+    parts = UpdateParts(trainer, session.run)
+    measurable = {name: part for name, part in parts.known().items() if only is None or name in only}
+    session.conclude(floors=measured(measurable, trainer, seconds=seconds), **more(parts))
 
 
 def endless(trainer: Trainer) -> Trainer:
@@ -71,4 +54,4 @@ def measured(parts: dict[str, Part], trainer: Trainer, *, seconds: float = SECON
     return rounds
 
 
-main = worker.program(work, __name__)
+main = program(measuring(floors), __name__)

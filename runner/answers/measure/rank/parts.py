@@ -32,17 +32,35 @@ LONGEST_PAUSE = 2.0  # seconds
 Part = Callable[[int], float]  # repeats a part of an update N times; returns the seconds of the slowest rank
 
 
-class TimedRange(Observer):
-    """Times the updates after update ``first``, up to update ``last``."""
+class TimedUpdates(Observer):
+    """Times the updates after update ``first``, up to update ``last``. ``began``, ``ended``: called just outside."""
 
-    def __init__(self, parallel: Parallel, *, first: int, last: int):
-        self._first, self._last, self.clock = first, last, Stopwatch(parallel)
+    def __init__(
+        self,
+        parallel: Parallel,
+        *,
+        first: int,
+        last: int,
+        began: Callable[[], None] = lambda: None,
+        ended: Callable[[], None] = lambda: None,
+    ):
+        self._first, self._last, self._began, self._ended = first, last, began, ended
+        self.clock = Stopwatch(parallel)
 
     def updated(self, progress: Progress, batches: list[Batch], result: UpdateResult) -> None:
         if progress.step == self._first:
+            self._began()
             self.clock.start()
         elif progress.step == self._last:
             self.clock.stop()
+            self._ended()
+
+
+def fitted(trainer: Trainer, timed: TimedUpdates) -> float:
+    """Seconds of the timed updates, when the trainer runs to its end without writing checkpoints."""
+    with trainer.observed(timed):
+        trainer.fit(lambda *, best: None, due_after_step=lambda step: False)
+    return timed.clock.seconds
 
 
 class UpdateParts:
@@ -71,11 +89,8 @@ class UpdateParts:
         """Seconds of ``count`` updates by the training loop itself, including its logging."""
         trainer = self.trainer
         first = trainer.progress.step + 1 + self._ahead
-        timed = TimedRange(self.parallel, first=first, last=first + count)
         trainer.settings = replace(trainer.settings, last_step=first + count)
-        with trainer.observed(timed):
-            trainer.fit(lambda *, best: None, due_after_step=lambda step: False)
-        return timed.clock.seconds
+        return fitted(trainer, TimedUpdates(self.parallel, first=first, last=first + count))
 
     # -- alone ---------------------------------------------------------------------------------------
 
@@ -129,11 +144,8 @@ class UpdateParts:
         if self.parallel.world_size == 1:
             return None
         sizes: list[int] = []
-
-        def look() -> None:
-            sizes.append(gradient_bytes(self.update))
-
-        with RecordedCollectives() as exchanges, observed_gradients(self.update.guards, look):
+        looking = observed_gradients(self.update.guards, lambda: sizes.append(gradient_bytes(self.update)))
+        with RecordedCollectives() as exchanges, looking:
             self.update_with_kept()
         if not exchanges.is_complete:
             return None

@@ -1,8 +1,7 @@
 """A rank's work for parity: a few of the trainer's updates, each inspected before and after it is applied."""
 
-from collections.abc import Iterator
-from contextlib import closing, nullcontext
-from itertools import islice
+from contextlib import nullcontext
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -11,14 +10,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from manyheads.runner.answers.measure.rank.constructed import Constructed
 from manyheads.runner.answers.measure.rank.difference import digests
+from manyheads.runner.answers.measure.rank.measuring import program, unrecorded
 from manyheads.runner.answers.measure.rank.sides import Baseline, ComparedSide, Digests, StepsTaken
 from manyheads.runner.answers.measure.rank.trace import Trace
 from manyheads.runner.answers.measure.steps_task import ParityTask, read_task
-from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import seed_everything
-from manyheads.runner.loop import rank_main as worker
-from manyheads.runner.loop.build import build_unrecorded
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.guards.guard import observed_gradients
 from manyheads.runner.loop.prepare import prepare
@@ -52,9 +49,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
         prepared = prepare(run, parallel, convert=constructed.convert)
         constructed.complete(prepared.model)
         built = digests(prepared.model)  # before a strategy gives all ranks the same weights
-        trainer = build_unrecorded(run, parallel, folder, heartbeat, prepared)
-        session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
-        with closing(trainer):
+        with unrecorded(run, parallel, folder, heartbeat, prepared) as session:
             side = Baseline(session, constructed) if task.baseline is None else ComparedSide(session, task)
             take_steps(session, task, side, built, casts)
 
@@ -71,8 +66,9 @@ def take_steps(
     side.start(digests)
     seed_everything(seed + 1 + parallel.data_rank)
     session.update.prime(trainer.train.example)
-    steps = min(task.steps, trainer.settings.last_step)
-    for step, batches in enumerate(islice(_updates(trainer), steps)):
+    epochs = (trainer.updates(trainer.train.epoch(epoch)) for epoch in range(trainer.settings.epochs))
+    updates = islice(chain.from_iterable(epochs), min(task.steps, trainer.settings.last_step))
+    for step, batches in enumerate(updates):
         side.before(step)
         seed_everything(seed + 1 + parallel.data_rank)
         follows = step == 0 and task.trace and not parallel.shares_model  # else a module has a part of its tensors
@@ -130,16 +126,10 @@ def _copy(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True)
 
 
-def _updates(trainer: Trainer) -> Iterator[list[Batch]]:
-    """The micro-batches of each update of the run, epoch after epoch."""
-    for epoch in range(trainer.settings.epochs):
-        yield from trainer.updates(trainer.train.epoch(epoch))
-
-
 def _samples(trainer: Trainer) -> list[list[int]]:
     """The samples in the first update's micro-batches; none for one that only keeps this rank in step."""
     requests = islice(trainer.train.sampler.epoch(0), trainer.settings.grad_accumulation)
     return [request.indices.tolist() if request.count else [] for request in requests]
 
 
-main = worker.program(work, __name__)
+main = program(work, __name__)

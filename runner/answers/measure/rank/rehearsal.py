@@ -5,6 +5,7 @@ counted.
 """
 
 import gc
+import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,13 +17,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from manyheads.runner.answers.measure.findings import RankHolds
 from manyheads.runner.answers.measure.rank.counted import Allocated, CountedTraffic, SavedTensors
-from manyheads.runner.answers.measure.rank.fake_ddp import replicated
+from manyheads.runner.answers.measure.rank.fake_ddp import Replicated
 from manyheads.runner.answers.measure.rank.fake_models import (
     UnknownValues,
     hollow_parameters,
     make_fake,
     plain_conversion,
-    silent,
+    replaced,
     where_it_stops,
 )
 from manyheads.runner.answers.measure.rank.gpu_kernels import gpu_kernels
@@ -43,7 +44,8 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import held_bytes, map_tensors, state_tensors
 
-FAKE = "torch._subclasses.fake_tensor"  # it logs each error of a model, which is reported in a sentence anyway
+# It logs each error of a model, which is reported in a sentence anyway.
+FAKE = logging.getLogger("torch._subclasses.fake_tensor")
 UPDATES = 2  # the first one creates what later ones use, such as the optimizer's state
 
 
@@ -118,11 +120,13 @@ def _rehearsed(run: RunConfig, parallel: Parallel, *, follows: bool) -> Rehearse
     try:
         with hollow_parameters():
             model = bare_model(run.model, data, convert=partial(converted, dtype=precision.dtype))
-        _refuse_nothing(model)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ConfigurationError(f"{type(model).__name__} has no trainable parameters, so there is no update.")
         task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         batch = loaders.train.example()
         mode, allocated, traffic = FakeTensorMode(allow_non_fake_inputs=True), Allocated(), CountedTraffic()
-        with mode, allocated, allocated.resizes(), plain_conversion(), replicated(), silent(FAKE):
+        ddp = replaced(nn.parallel, "DistributedDataParallel", Replicated)
+        with mode, allocated, allocated.resizes(), plain_conversion(), ddp, replaced(FAKE, "disabled", True):
             make_fake(model, mode)
             task = task.to(parallel.device)
             prepared = Prepared(data, precision, Built(model), task, loaders, parameters=0)
@@ -131,20 +135,14 @@ def _rehearsed(run: RunConfig, parallel: Parallel, *, follows: bool) -> Rehearse
             rehearsal = Rehearsal(update, batches, allocated, traffic)
             with traffic, UnknownValues(model):
                 holds = rehearsal.run(parallel.rank, parallel.unwrap(update.model), follows=follows)
-            layout = parallel.summary.replace(" over fake", "")
-            return Rehearsed(holds, parallel.unlike(), layout, batch.count)
+            return Rehearsed(holds, parallel.unlike(), parallel.summary.replace(" over fake", ""), batch.count)
     finally:
         precision.close()
 
 
-def _refuse_nothing(model: nn.Module) -> None:
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigurationError(f"{type(model).__name__} has no trainable parameters, so there is no update.")
-
-
 def _fake_batch(batch: Batch, mode: FakeTensorMode) -> Batch:
-    content = map_tensors(mode.from_tensor, batch.content)
-    return replace(batch, content=content, inputs=map_tensors(mode.from_tensor, batch.inputs))
+    content, inputs = (map_tensors(mode.from_tensor, value) for value in (batch.content, batch.inputs))
+    return replace(batch, content=content, inputs=inputs)
 
 
 class Rehearsal:

@@ -38,9 +38,8 @@ class StepsTaken:
 
     def by_kind(self) -> dict[str, dict[str, Tensor | None]]:
         """The values by kind (loss, gradient, weight, buffer), then by name."""
-        loss = torch.tensor(self.loss, dtype=torch.float64)
         return {
-            "loss": {"loss": loss},
+            "loss": {"loss": torch.tensor(self.loss, dtype=torch.float64)},
             "gradient": {**self.gradients},
             "weight": {**self.weights},
             "buffer": {**self.buffers},
@@ -59,8 +58,7 @@ class Baseline:
 
     def start(self, digests: Digests) -> None:
         """Write the initial state, and ``digests`` of the initial weights, for the other sides to read."""
-        model = self._session.parallel.unwrap(self._session.update.model)
-        self._changes = self._constructed.changes(model)
+        self._changes = self._constructed.changes(self._session.parallel.unwrap(self._session.update.model))
         self._cut = whole_and_parts(self._session)
         self._save({"state": self._session.state.learned(), "digests": digests}, self._files.start)
 
@@ -157,8 +155,7 @@ class ComparedSide:
         first, agree = culprit(load(self._files.trace), trace.samples(samples), self._task.tolerance)
         self._outputs_agree = agree
         if first is not None:
-            number, name = first
-            self._culprit = {**self._described(name, trace), "number": number}
+            self._culprit = {**self._described(first[1], trace), "number": first[0]}
 
     def _described(self, name: str, trace: Trace) -> Culprit:
         """The module and why its output may differ: statistics, random, buffer, or batch if the cause is unknown."""

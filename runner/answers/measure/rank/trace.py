@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from manyheads.runner.parallel.rank.structure import tensors_in
 
 # Rows of numbers about one tensor's entries for each sample, by device; several rows where a module has folded
 # something else into the first dimension, such as windows.
@@ -58,9 +61,10 @@ class Trace:
         calls: dict[str, Any] = {}
         for name in dict.fromkeys(name for micro, name in self._calls if micro in counted):
             parts = [(self._calls.get((micro, name), TracedCall()), len(micro_batches[micro])) for micro in counted]
-            inputs = [self._joined(column) for column in self._columns(parts)]
-            output = self._joined([(call.output, size) for call, size in parts])
-            calls[name] = {"inputs": inputs, "output": output}
+            calls[name] = {
+                "inputs": [self._joined(column) for column in self._columns(parts)],
+                "output": self._joined([(call.output, size) for call, size in parts]),
+            }
         return {"samples": [index for indices in micro_batches for index in indices], "calls": calls}
 
     def _columns(self, parts: list[tuple[TracedCall, int]]) -> list[list[tuple[Rows, int]]]:
@@ -79,7 +83,7 @@ class Trace:
         return torch.cat(joined) if joined and len({part.shape[1] for part in joined}) == 1 else None
 
     def _enter(self, name: str, module: nn.Module, args: tuple, kwargs: dict) -> None:
-        tensors = tensors_in([*args, *kwargs.values()])
+        tensors = [*tensors_in((args, kwargs))]
         state = self._own
         if name == "":  # the model itself: a micro-batch begins
             state.device = tensors[0].device if tensors else torch.device("cpu")
@@ -94,13 +98,12 @@ class Trace:
             return
         inputs, before = state.stack.pop()
         device = str(state.device)
-        nth = self._count((state.micro, name, device))
-        key = (state.micro, f"{name}#{nth}")
+        key = (state.micro, f"{name}#{self._count((state.micro, name, device))}")
         call = self._calls.setdefault(key, TracedCall(inputs=[{} for _ in inputs]))
         for rows, own_rows in zip(call.inputs, inputs, strict=False):
             rows[device] = own_rows
-        if tensors := tensors_in([output]):
-            call.output[device] = numbers(tensors[0])
+        for tensor in islice(tensors_in(output), 1):
+            call.output[device] = numbers(tensor)
         if not all(map(torch.equal, before, generators(state.device))) and name not in self.drew:
             self.drew.append(name)
 
@@ -159,21 +162,7 @@ def numbers(tensor: Tensor) -> Tensor:
     width = rows.shape[1]
     vector = torch.arange(1, width + 1, dtype=torch.float64, device=rows.device).mul_(12.9898).sin_().mul_(43758.5453)
     vector = vector.frac_().sub_(0.25)
-    parts = [rows.sum(1) / width**0.5, rows.norm(dim=1), rows @ vector / vector.norm()]
-    return torch.stack(parts, dim=1).cpu()
-
-
-def tensors_in(values: list[Any]) -> list[Tensor]:
-    """The tensors among these values, and in lists, tuples and dicts among them."""
-    tensors: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            tensors.append(value)
-        elif isinstance(value, (list, tuple)):
-            tensors += tensors_in(list(value))
-        elif isinstance(value, dict):
-            tensors += tensors_in(list(value.values()))
-    return tensors
+    return torch.stack([rows.sum(1) / width**0.5, rows.norm(dim=1), rows @ vector / vector.norm()], dim=1).cpu()
 
 
 def generators(device: torch.device) -> list[Tensor]:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.answers.measure.rank import floors
+from manyheads.runner.answers.measure.rank.floors import floors
+from manyheads.runner.answers.measure.rank.measuring import measuring, program
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.rank.structure import call, held_bytes, tensors_in
 from manyheads.runner.parallel.rank.units import find_units
@@ -26,8 +26,7 @@ def units_of(update: Update, batches: list[Batch]) -> list[list[float]]:
     A unit is a repeated block, or a layer outside of blocks. Units are in the order of the forward pass. The backward
     pass of one lasts from when the gradients of all later units are ready until its own are.
     """
-    model = update.parallel.unwrap(update.model)
-    watch = UnitTimer(model, update.parallel.device)
+    watch = UnitTimer(update.parallel.unwrap(update.model), update.parallel.device)
     for number in range(1 + PASSES):
         if number == 1:
             watch.seconds.clear()
@@ -111,5 +110,5 @@ def _owners(model: nn.Module) -> dict[str, str]:
     return owners
 
 
-# As for ``explain``, and the units.
-main = worker.program(partial(floors.work, more=lambda parts: {"units": units_of(parts.update, parts.kept)}), __name__)
+measured = partial(floors, more=lambda parts: {"units": units_of(parts.update, parts.kept)})
+main = program(measuring(measured), __name__)

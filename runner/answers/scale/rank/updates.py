@@ -3,9 +3,9 @@
 from functools import partial
 
 from manyheads.runner.answers.measure.limits import UPDATE
-from manyheads.runner.answers.measure.rank import floors
-from manyheads.runner.loop import rank_main as worker
+from manyheads.runner.answers.measure.rank.floors import floors
+from manyheads.runner.answers.measure.rank.measuring import measuring, program
 
 SECONDS = 0.6  # updates are repeated for this long in each round
 
-main = worker.program(partial(floors.work, only=(UPDATE,), seconds=SECONDS), __name__)
+main = program(measuring(partial(floors, only=(UPDATE,), seconds=SECONDS)), __name__)

@@ -99,18 +99,18 @@ def _check_keys(content: Mapping[str, Any], kind: type, flag: str, typed: str, p
 
 def _link(content: Mapping[str, Any], flag: str, typed: str, prefix: str = "") -> Link:
     _check_keys(content, Link, flag, typed, prefix)
-    values: list[tuple[str, Any]] = []
+    values: dict[str, Any] = {}
     for key, value in content.items():
         name = f"{prefix}{key}"
         if key == "curve":
-            values.append((key, _curve(value, flag, typed, name)))
+            values[key] = _curve(value, flag, typed, name)
         elif key == "algorithms":
             if not isinstance(value, list) or not value or not all(algorithm in ALGORITHMS for algorithm in value):
                 raise _wrong(flag, typed, name, value, f"a list of {', '.join(ALGORITHMS)}")
-            values.append((key, tuple(value)))
+            values[key] = tuple(value)
         else:
-            values.append((key, _number(value, flag, typed, name)))
-    return Link(**dict(values))
+            values[key] = _number(value, flag, typed, name)
+    return Link(**values)
 
 
 def _curve(points: Any, flag: str, typed: str, key: str) -> tuple[tuple[float, float], ...]:
@@ -131,5 +131,6 @@ def _number(value: Any, flag: str, typed: str, key: str) -> float:
 
 
 def _wrong(flag: str, typed: str, key: str, value: Any, allowed: str) -> ConfigurationError:
-    message = f"{flag} {typed}: {key}={value} is not allowed. Allowed: {allowed}."
-    return ConfigurationError(message, key=key, value=value)
+    return ConfigurationError(
+        f"{flag} {typed}: {key}={value} is not allowed. Allowed: {allowed}.", key=key, value=value
+    )

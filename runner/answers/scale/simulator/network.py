@@ -80,8 +80,7 @@ class Cluster:
         if group.size == 1 or payload <= 0:
             return 0.0
         within, machines, sharing = self.spread(group, devices=devices)
-        path = Path(within, machines, self.inside, self.between.adjusted(1 / sharing), payload)
-        return COLLECTIVES[kind](path)
+        return COLLECTIVES[kind](Path(within, machines, self.inside, self.between.adjusted(1 / sharing), payload))
 
 
 @dataclass(frozen=True)
@@ -115,9 +114,8 @@ class Path:
 
     def round(self) -> float:
         """The seconds that a byte takes once around a ring of all ranks."""
-        between = self.machines - 1 if self.within > 1 else self.machines
         hops = self.ranks - 1
-        between = min(hops, between) if self.machines > 1 else 0
+        between = min(hops, self.machines - (self.within > 1)) if self.machines > 1 else 0
         return (hops - between) * self.inside.latency + between * self.between.latency
 
 
@@ -137,10 +135,8 @@ def _tree(path: Path) -> float:
 
 def _hierarchical(path: Path) -> float:
     """All-reduce as a reduce-scatter in each machine, an all-reduce between machines, an all-gather in each machine."""
-    inside = replace(path, machines=1)
-    between = replace(path, within=1)
-    ends = 2 * _half(inside) if path.within > 1 else 0.0
-    return ends + (_ring(between) if path.machines > 1 else 0.0)
+    ends = 2 * _half(replace(path, machines=1)) if path.within > 1 else 0.0
+    return ends + (_ring(replace(path, within=1)) if path.machines > 1 else 0.0)
 
 
 TREE_RATE = 0.9  # fraction of a ring's bandwidth. Source: NCCL, src/graph/tuning.cc

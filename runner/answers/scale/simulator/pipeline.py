@@ -33,8 +33,7 @@ class PipelineSchedule:
         ways = [(chunk, is_backward) for chunk in range(len(chunks)) for is_backward in (False, True)]
         self.next = {way: ChunkPass(0, *way) for way in ways}  # micro-batches pass through each chunk in their order
         self.seconds = {way: self._seconds(*way) for way in ways}
-        stage = replay.stage
-        self.sending = [replay.seconds("send", chunk[-1].activations, stage) for chunk in chunks]
+        self.sending = [replay.seconds("send", chunk[-1].activations, replay.stage) for chunk in chunks]
 
     def _seconds(self, chunk: int, is_backward: bool) -> float:
         """The seconds of a pass, including its all-reduces of activations over the tensor group."""
@@ -92,8 +91,7 @@ def pipelined(replay: Replay) -> Parts:
     )
     start = replay.timeline.free(COMPUTE)
     replay.reduce([Arrival(start, start, held / layout.tensor * replay.exchanges.gradient_scale)])
-    parts = replay.conclude()
-    return replace(parts, idle=end - schedule.busy[busiest])
+    return replace(replay.conclude(), idle=end - schedule.busy[busiest])
 
 
 def balanced(units: tuple[Unit, ...], count: int) -> list[tuple[Unit, ...]]:

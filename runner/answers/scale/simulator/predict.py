@@ -102,8 +102,7 @@ def predict(
         replays = middle([replay.seconds for replay in times])
         model = model_error(exchanged(count), devices=count, measured_on=measured.devices)
         # Both launches vary: the measured one, and the one that is predicted.
-        errors = model, measured.error, measured.launches, measured.launches
-        low, high = widened(best.seconds, replays, *errors)
+        low, high = widened(best.seconds, replays, model, measured.error, measured.launches, measured.launches)
         predictions.append(PredictedUpdate(count, best.seconds, low, high, best, replays))
     return predictions
 

@@ -84,8 +84,8 @@ class Replay:
 
     def _copy(self) -> None:
         if self.exchanges.copies:
-            now = self.timeline.free(COMPUTE)
-            self._wait(self._exchange("broadcast", self.step.bytes, self.replicate, ready=now))
+            ready = self.timeline.free(COMPUTE)
+            self._wait(self._exchange("broadcast", self.step.bytes, self.replicate, ready=ready))
 
     def _forward(self, units: tuple[Unit, ...]) -> None:
         for unit in self._gathered(units, is_needed=self.exchanges.gathers > 0):
@@ -104,8 +104,7 @@ class Replay:
             yield Arrival(start, end, size / self.shard.size)
 
     def _compute(self, unit: Unit, seconds: float) -> float:
-        share = seconds * unit.share / self.exchanges.layout.tensor
-        return self.timeline.run(COMPUTE, "passes", share)
+        return self.timeline.run(COMPUTE, "passes", seconds * unit.share / self.exchanges.layout.tensor)
 
     def _gathered(self, units: tuple[Unit, ...], *, is_needed: bool) -> Iterator[Unit]:
         """Yields each unit once its weights are gathered; the next one's are gathered while it is computed."""

@@ -12,19 +12,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from manyheads.runner.answers.judge.claims import UNDECIDED
+from manyheads.runner.answers.judge.claims import UNDECIDED, pairs
 from manyheads.runner.answers.judge.command.arm_runs import ArmFiles, ArmRuns
 from manyheads.runner.answers.judge.command.command_question import CommandQuestion
 from manyheads.runner.answers.judge.command.command_terms import CommandTerms
 from manyheads.runner.answers.judge.command.judge_command import CommandJudgement
 from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, MOST_ROUNDS
-from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.rounds import new_draw
 from manyheads.runner.answers.measure.rows import FLOOR, ROUND
 from manyheads.runner.answers.measure.sequential import TESTS
@@ -91,7 +90,7 @@ def judged(kind: Kind, scratch: Path, pause: float = 0.0) -> CommandJudgement:
     )
     runs = ArmRuns(scratch / "judged", question, ArmFiles(files, files, scratch, []))
     runs.folder.mkdir()
-    runs.ledger.create(question.to_json())
+    runs.ledger.create(asdict(question))
     return CommandJudgement(runs, question, math.inf, 60.0)
 
 

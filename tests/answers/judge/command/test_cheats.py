@@ -4,6 +4,7 @@ import dataclasses
 import shlex
 import sys
 import time
+from dataclasses import asdict
 
 import psutil
 import pytest
@@ -48,7 +49,7 @@ def arms(tmp_path):
         question = dataclasses.replace(QUESTION, command=command, against=against, **asked)
         runs = ArmRuns(tmp_path / "judged", question, ArmFiles(original, original, tmp_path / "scratch", []))
         runs.folder.mkdir()
-        runs.ledger.create(question.to_json())
+        runs.ledger.create(asdict(question))
         rows = [runs.start(ROUND, arm, 0, turn, timeout=timeout) for turn, arm in enumerate((BASE, CHANGE))]
         return rows, question.refusals(rows)
 
