@@ -4,26 +4,19 @@ Source: https://horovod.readthedocs.io/en/stable/running.html. Its exit code is 
 the rank that failed first is in its output.
 """
 
-import os
 import re
-import shlex
 import socket
 import sys
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from manyheads.launchers import mpirun
-from manyheads.launchers.agent_program import relay_stdout, run_agent
-from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.job import Job
-from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import Unavailable
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.rules import choice
 from manyheads.runner.option.tree import Section
 from manyheads.runner.parallel import horovod_installation as horovod
-from manyheads.runner.run.hosts import read_hosts
-from manyheads.runner.run.rank_info import EXPORTED, without_place
+from manyheads.runner.run.rank_info import EXPORTED
 
 # By default horovodrun writes all its environment variables into the ranks' command lines, which every user of the
 # machine can read while they train. Ranks on its own machine inherit the variables anyway.
@@ -68,52 +61,34 @@ class HorovodrunOption(mpirun.OneMachineOption):
         return self.controller
 
 
-class Horovodrun(Launcher):
-    """Runs horovodrun, logging to logs/horovodrun.log; ``start_timeout``: seconds within which all ranks must start."""
+class Horovodrun(mpirun.OneMachine):
+    """Runs horovodrun; ``start_timeout``: seconds within which all ranks must start."""
 
-    def __init__(
-        self,
-        *,
-        controller: str,
-        hosts: list[str] | None,
-        hostfile: str | None,
-        network_interface: str | None,
-        start_timeout: int,
-        arguments: str | None,
-        **options: Any,
-    ):
+    program = "horovodrun"
+
+    def __init__(self, *, controller: str, network_interface: str | None, start_timeout: int, **options: Any):
         super().__init__(**options)
-        self.machines = read_hosts(hosts, hostfile)
-        self.ranks *= max(1, len(self.machines))
         self.controller, self.start_timeout = controller, start_timeout
         self.network_interface = network_interface or "lo"
-        self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
         is_horovod = job.run is not None and job.run.parallel.name == "horovod"
         if is_horovod and self.controller == "gloo":  # whose ranks would die without an error
             addresses.resolved("launcher=horovodrun needs this machine's name", socket.gethostname())
-        with relay_stdout() as terminal, rendezvous() as meeting, mpirun.own_session() as session:
-            added = {**job.environment, **meeting, **terminal}
-            run_agent(
-                self._command(job, added),
-                job,
-                environment={**without_place(os.environ), **session, **added},
-                log=job.folder.logs / "horovodrun.log",
-                read_exit_codes=exit_codes,
-                stall_timeout=self.stall_timeout,
-                quiet=True,
-            )
+        super().launch(job)
 
-    def _command(self, job: Job, names: Iterable[str]) -> list[str]:
+    def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
         options = ["-np", str(job.ranks), f"--{self.controller}", "--start-timeout", str(self.start_timeout)]
         options.append("--disable-cache")  # in the home, which may be read-only
         if self.machines:
             options += ["-H", ",".join(f"{host}:{slots}" for host, slots in self.machines.items())]
         options += ["--network-interfaces", self.network_interface]
         worker = [sys.executable, "-m", job.main, str(job.folder.path)]
-        few = "|".join([EXPORTED.pattern, *sorted({*names, *ADDED})])
+        few = "|".join([EXPORTED.pattern, *sorted({*added, *ADDED})])
         return [sys.executable, "-c", PROGRAM, few, *options, *self.arguments, *worker]
+
+    def _exit_codes(self, text: str) -> dict[int, int]:
+        return exit_codes(text)
 
 
 def exit_codes(text: str) -> dict[int, int]:

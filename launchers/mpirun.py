@@ -65,8 +65,13 @@ class MpirunOption(OneMachineOption):
         return f"Open MPI {horovod.open_mpi()}{without}"
 
 
-class Mpirun(Launcher):
-    """Runs mpirun, with its messages in logs/mpirun.log; ``arguments``: further options, as on its command line."""
+class OneMachine(Launcher):
+    """Runs a program that starts the ranks, with its messages in logs/<program>.log.
+
+    ``arguments``: further options, as on its command line.
+    """
+
+    program: ClassVar[str]
 
     def __init__(self, *, hosts: list[str] | None, hostfile: str | None, arguments: str | None, **options: Any):
         super().__init__(**options)
@@ -82,11 +87,25 @@ class Mpirun(Launcher):
                 self._command(job, environment, added),
                 job,
                 environment=environment,
-                log=job.folder.logs / "mpirun.log",
-                read_exit_codes=exit_codes,
+                log=job.folder.logs / f"{self.program}.log",
+                read_exit_codes=self._exit_codes,
                 stall_timeout=self.stall_timeout,
                 quiet=True,
             )
+
+    def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
+        """The command line. ``environment``: of the program; ``added``: what ranks need of it in addition to ours."""
+        raise NotImplementedError
+
+    def _exit_codes(self, text: str) -> dict[int, int]:
+        """The exit codes of failed ranks in the program's messages."""
+        return exit_codes(text)
+
+
+class Mpirun(OneMachine):
+    """Runs mpirun."""
+
+    program = "mpirun"
 
     def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
         # By default Open MPI binds each rank to one core, however many threads it has.

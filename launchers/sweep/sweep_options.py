@@ -59,8 +59,6 @@ class Options:
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Options":
         """The options in a ledger's first line; keys of other versions are ignored."""
-        if not isinstance(values, dict):
-            raise ConfigurationError("the ledger cannot be read: its options are not a mapping.")
         names = {item.name for item in fields(cls)}
         return cls(**{key: value for key, value in values.items() if key in names})
 

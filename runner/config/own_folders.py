@@ -136,8 +136,7 @@ def _distributions() -> Iterator["Distribution"]:
             continue
         for name in names:
             try:
-                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
-                    is_named = f"[{ENTRY_POINTS}]".encode() in file.read()
+                is_named = f"[{ENTRY_POINTS}]".encode() in Path(folder, name, "entry_points.txt").read_bytes()
             except OSError:
                 continue
             if is_named:

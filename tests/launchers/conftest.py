@@ -214,7 +214,8 @@ def started(job, monkeypatch):
 
     def start(launcher: Launcher) -> tuple[list[str], dict[str, str]]:
         found = []
-        module = sys.modules[type(launcher).__module__]
+        homes = (sys.modules[kind.__module__] for kind in type(launcher).__mro__)
+        module = next(home for home in homes if hasattr(home, "run_agent"))
         monkeypatch.setattr(
             module, "run_agent", lambda command, job, **options: found.append((command, options["environment"]))
         )

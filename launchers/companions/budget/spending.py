@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, parse_json, read_bytes
@@ -43,13 +42,13 @@ class SpentSession:
         return cls(str(folder.absolute()), os.getpid(), platform.node(), time.time(), kind, devices)
 
     @classmethod
-    def from_json(cls, line: str) -> "SpentSession":
-        """The session in a line. Raises ValueError, TypeError or RecursionError for anything else."""
-        content: Any = parse_json(line)
-        session = cls(**content)
-        if not isinstance(session.run, str) or not min(session.devices, session.seconds, session.began) >= 0:
-            raise ValueError(line)
-        return session
+    def from_json(cls, line: bytes) -> "SpentSession | None":
+        """The session in a line; None for anything else, such as a line that a killed process has not completed."""
+        with suppress(ValueError, TypeError, RecursionError):
+            session = cls(**parse_json(line.decode()))
+            if isinstance(session.run, str) and min(session.devices, session.seconds, session.began) >= 0:
+                return session
+        return None
 
     @property
     def device_seconds(self) -> float:
@@ -78,14 +77,14 @@ class SpendingLedger:
         self.path = budget.parent.resolve() / f"{budget.name}{SUFFIX}"
 
     def sessions(self) -> list[SpentSession]:
-        """All of them; a line that a killed process has not completed is none. Raises ConfigurationError."""
+        """All of them. Raises ConfigurationError."""
         try:
-            lines = read_bytes(self.path, most=MOST_TABLE_BYTES).decode(errors="replace").split("\n")
+            lines = read_bytes(self.path, most=MOST_TABLE_BYTES).split(b"\n")
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self.unusable(error) from None
-        return [session for line in lines if (session := _session(line)) is not None]
+        return [session for line in lines if (session := SpentSession.from_json(line)) is not None]
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -143,12 +142,6 @@ class OpenSession:
             return
         self.beat(ended=True)
         os.close(self._descriptor)
-
-
-def _session(line: str) -> SpentSession | None:
-    with suppress(ValueError, TypeError, RecursionError):
-        return SpentSession.from_json(line)
-    return None
 
 
 def _write(descriptor: int, text: str, offset: int) -> None:

@@ -50,8 +50,7 @@ class LiveSpending:
             self._take(offset, os.pread(self._descriptor, length, offset))
 
     def _take(self, offset: int, line: bytes) -> None:
-        with suppress(ValueError, TypeError, RecursionError):
-            session = SpentSession.from_json(line.decode())
+        if (session := SpentSession.from_json(line)) is not None:
             if session != self._sessions.get(offset):
                 self._sessions[offset], self._changed[offset] = session, time.monotonic()
             if session.is_running:

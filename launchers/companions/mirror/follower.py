@@ -65,7 +65,7 @@ class _Follower:
         self._listening.start()
         self._is_ready.wait(STARTING)
         if self._last.get("state") == REFUSED:
-            self._stop()
+            stop(self._process, seconds=GRACE)
             raise ConfigurationError(str(self._last["error"]), key="checkpoint.mirror", value=str(address))
 
     def finish(self, signals: Sequence[int]) -> str:
@@ -80,7 +80,7 @@ class _Follower:
             )
         while self._listening.is_alive() and time.monotonic() < end and len(signals) == before:
             self._listening.join(0.05)
-        self._stop()
+        stop(self._process, seconds=GRACE)
         if self._last.get("state") == OVER and not self._last["lacks"]:
             log.info("%s: stored in %s", self._folder, self._address)
             print(f"stored in {self._address}")
@@ -100,6 +100,3 @@ class _Follower:
             if self._last["state"] in (READY, REFUSED, FAILED):
                 self._is_ready.set()
         self._is_ready.set()
-
-    def _stop(self) -> None:
-        stop(self._process, seconds=GRACE)
