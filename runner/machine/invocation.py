@@ -52,7 +52,7 @@ def command(name: str = "", *arguments: object) -> str:
     words = ["manyheads", name]
     if not by_script():
         is_first = os.path.dirname(shutil.which("python") or "") == os.path.dirname(sys.executable)
-        below, modules = ("", ["-m", "runner"]) if os.getcwd() == str(ROOT) else (f"{ROOT}/", [f"{ROOT}/runner"])
+        below, modules = ("", ["-m", "runner"]) if os.path.samefile(".", ROOT) else (f"{ROOT}/", [f"{ROOT}/runner"])
         script = [f"{below}run.py"] if name == "train" else [*modules, name]
         words = ["python" if is_first else sys.executable, *script]
     return shlex.join([*filter(None, words), *map(str, arguments)])
