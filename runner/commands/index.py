@@ -7,11 +7,9 @@ from typing import Annotated
 
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.indexing import index_blocks, index_stored, kind_of, names_below
-from manyheads.runner.data.shards import index_file
-from manyheads.runner.data.shards.index import BLOCKS, NAME, TAR, ShardIndex
+from manyheads.runner.data.shards.index import BLOCKS, NAME, TAR, ShardIndex, save_index
 from manyheads.runner.data.shards.stored import Reading, StoredShards
-from manyheads.runner.data.tar import table
-from manyheads.runner.data.tar.index import list_shards
+from manyheads.runner.data.tar.index import build, list_shards
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import scratch
 from manyheads.runner.run.answer import Answer
@@ -76,7 +74,7 @@ def write_index(root: Path, *, contents: bool) -> Indexed:
     with working("indexing shards", kept="no index was written") as work:
         index = _index(root, names, work, contents=contents)
         try:
-            index_file.write(index, root.resolve() / NAME)
+            save_index(index, root.resolve() / NAME)
         except OSError as error:
             raise ConfigurationError(f"{printable(root / NAME)} cannot be written: {error.strerror}.") from None
     return _answer(root, index)
@@ -89,7 +87,7 @@ def own_reading() -> Reading:
 
 def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> ShardIndex:
     if (kind := kind_of(names, root)) is TAR:
-        return table.build(root, list_shards(root), work.advance, contents=contents)
+        return build(root, list_shards(root), work.advance, contents=contents)
     return index_blocks(root, [name for name in names if name.endswith(kind.suffixes)], kind, work.advance)
 
 
@@ -100,7 +98,7 @@ def _index_address(address: Address) -> Indexed:
         scratch.folder() as folder,
     ):
         index, path = index_stored(shards, work.advance), folder.resolve() / NAME
-        index_file.write(index, path)
+        save_index(index, path)
         with open(path, "rb") as written:
             shards.store(NAME, written)
     return _answer(address, index)

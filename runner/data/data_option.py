@@ -179,8 +179,11 @@ class DataOption(Option):
         if run.trainer.evaluate_only:
             run = run.changed(data=run.data.evaluated(run.checkpoint.load))
         elif self.val_fraction == ALL:
-            why = " leaves no sample to train on. Lower it: all samples are for evaluations of trained weights."
-            raise ConfigurationError.at("data.val_fraction", self.val_fraction, why)
+            raise ConfigurationError.at(
+                "data.val_fraction",
+                self.val_fraction,
+                " leaves no sample to train on. Lower it: all samples are for evaluations of trained weights.",
+            )
         if self.section["num_workers"] != "auto":
             return run
         cores = run.launcher.cores_for_each(on_gpus=run.on_gpus)
@@ -202,22 +205,20 @@ class DataOption(Option):
         if self.on_device:
             self._refuse_host()
         if self.shift is not None and self.image_size is not None and self.shift >= self.image_size:
-            why = f" would move images of data.image_size={self.image_size} out of sight."
-            how = "Lower it, or set it to null, an eighth of a side."
-            raise ConfigurationError.at("data.shift", self.shift, f"{why} {how}")
+            why = f" would move images of data.image_size={self.image_size} out of sight. Lower it, or set it to null, "
+            raise ConfigurationError.at("data.shift", self.shift, f"{why}an eighth of a side.")
 
     def evaluated(self, weights: str | None) -> Section:
         """Keys of an evaluation of other data than the run of ``weights`` had: all, or its own validation samples.
 
         Empty if other keys than the run's select samples, or only the ranks can tell. Raises ConfigurationError.
         """
-        origin = RunFolder.of_checkpoint(Path(weights or "").expanduser().absolute())
-        now = self.section
+        origin, now = RunFolder.of_checkpoint(Path(weights or "").expanduser().absolute()), self.section
         if weights is None or "folds" not in now or not origin.config.exists():
             return {}
         before = origin.read_config()["data"]
-        is_other = any(now.get(key) != before.get(key) for key in ("root", "labels"))
-        if not is_other or any(now[key] is not None and now[key] != before.get(key) for key in KEYS):
+        is_same = all(now.get(key) == before.get(key) for key in ("root", "labels"))
+        if is_same or any(now[key] not in (None, before.get(key)) for key in KEYS):
             return {}
         if (has_own := self.own_validation()) is None:
             return {}
@@ -240,8 +241,9 @@ class DataOption(Option):
         """Raises ConfigurationError for a stream of data that has none, and for settings that need numbered samples."""
         if "epoch_samples" not in self.section:
             others = ["auto", "shuffle", "feistel"] + ["blocks"] * (self.order_block is not None)
-            about = f": the samples of data={self.name} have numbers."
-            raise ConfigurationError.at("data.order", self.order, about, allowed=others)
+            raise ConfigurationError.at(
+                "data.order", self.order, f": the samples of data={self.name} have numbers.", allowed=others
+            )
         if self.partition is not None:
             raise ConfigurationError.at(
                 "data.order",
@@ -253,15 +255,23 @@ class DataOption(Option):
             why = ": a stream can't be continued after an error. Let the class skip what it can't read."
             raise ConfigurationError.at("data.on_corrupt", self.on_corrupt, why)
 
+    def _local(self, key: str) -> Section:
+        """The key of a local file or folder with its absolute path; empty if it is not set."""
+        path = self.section.get(key)
+        return {key: os.path.abspath(os.path.expanduser(path))} if path else {}
+
     def _absolute(self, root: str) -> str:
         """The root as an absolute path or address. Raises ConfigurationError for an address that cannot be read."""
         if not is_address(root):
             return os.path.abspath(os.path.expanduser(root))
         address = Address.of(root, key="data.root")
         if not self.reads_storage and self.target.startswith("manyheads."):
-            why = f": data={self.name} reads local folders only."
-            how = "Copy it to one, or use data=tar, data=parquet or data=tokens."
-            raise ConfigurationError.at("data.root", address, f"{why} {how}")
+            raise ConfigurationError.at(
+                "data.root",
+                address,
+                f": data={self.name} reads local folders only. Copy it to one, or use data=tar, data=parquet or "
+                "data=tokens.",
+            )
         return address.text
 
     def sources(self) -> dict[str, Path]:
@@ -313,3 +323,17 @@ class Data:
     def test(self) -> Samples | None:
         """The samples that only trainer.test uses; None if there are none. Raises ConfigurationError."""
         return None
+
+
+class NamedSplits(Data):
+    """Base class of data options that find the samples of a split by its name."""
+
+    def samples(self, split: str) -> Any:
+        """The samples of "train", "val" or "test"; None if there are none for a test. Raises ConfigurationError."""
+        raise NotImplementedError
+
+    def split(self, *, train: bool) -> Any:
+        return self.samples("train" if train else "val")
+
+    def test(self) -> Any:
+        return self.samples("test")

@@ -23,8 +23,7 @@ class GlobalBatches:
         repeats: int = 1,
     ):
         self.size, self.batch_size, self.repeats, self._overfits = size, batch_size, repeats, overfit is not None
-        updates = size // batch_size if drop_last else -(-size // batch_size)
-        self.updates = limited(limited(updates, limit), overfit)
+        self.updates = limited(limited(size // batch_size if drop_last else -(-size // batch_size), limit), overfit)
 
     def drawn(self, epoch: int) -> int:
         """The epoch whose order of samples ``epoch`` uses, both counted from 0."""

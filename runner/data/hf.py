@@ -3,7 +3,6 @@
 Source: https://huggingface.co/docs/datasets.
 """
 
-import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from manyheads.runner.data.images_or_text import ImagesOrText
 from manyheads.runner.data.links import boundary, nearest_path, refuse_leaving
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.option.locate import missing
 from manyheads.runner.option.rules import NULL, PLACE, TEXT, either, list_of, whole
 from manyheads.runner.run.data_files import read_json
 
@@ -38,9 +38,7 @@ class HuggingFaceDataOption(DataOption):
     subset: str | None
 
     def unavailable(self) -> str | None:
-        if importlib.util.find_spec("datasets"):
-            return None
-        return "the package datasets is not installed: pip install 'manyheads[hf]'"
+        return missing("datasets", extra="hf")
 
     def check_keys(self) -> None:
         super().check_keys()
@@ -110,11 +108,8 @@ class HuggingFaceData(ImagesOrText):
     def classes_in_words(self) -> str:
         return self.contents.in_words
 
-    def split(self, *, train: bool) -> Samples:
-        return self.contents.samples("train" if train else "val")
-
-    def test(self) -> Samples | None:
-        return self.contents.samples("test")
+    def samples(self, split: str) -> Samples | None:
+        return self.contents.samples(split)
 
 
 SAVED = ("dataset_dict.json", "state.json")  # files that save_to_disk writes
@@ -139,14 +134,16 @@ def read_folder(root: Path, *, streaming: bool = False) -> Any:
         if any((root / name).is_file() for name in SAVED):
             _check_saved(root)
             if streaming:
-                rest = ": samples that save_to_disk wrote have numbers. Set data.order=auto."
-                raise ConfigurationError.at("data.order", "stream", rest)
+                raise ConfigurationError.at(
+                    "data.order", "stream", ": samples that save_to_disk wrote have numbers. Set data.order=auto."
+                )
             return datasets.load_from_disk(str(root))
         files = DataFilesDict.from_patterns(get_data_patterns(str(root)), base_path=str(root))
         kind, options = infer_module_for_data_files(files)
         if kind not in KINDS:
-            allowed = f"Allowed: {', '.join(KINDS)}"
-            raise ConfigurationError.at("data.root", printable(root), f" holds files of type {kind}. {allowed}.")
+            raise ConfigurationError.at(
+                "data.root", printable(root), f" holds files of type {kind}. Allowed: {', '.join(KINDS)}."
+            )
         listed = {name: list(paths) for name, paths in files.items()}
         return datasets.load_dataset(kind, data_files=listed, streaming=streaming, **options)
 
@@ -158,11 +155,11 @@ def _check_saved(root: Path) -> None:
             continue
         content = read_json(path)
         listed = [*content.get("_data_files", []), *(content.get("_indices_data_files") or [])]
-        names = [*content.get("splits", []), *(data_file.get("filename") for data_file in listed)]
-        for name in names:
+        for name in (*content.get("splits", []), *(data_file.get("filename") for data_file in listed)):
             if not isinstance(name, str) or PurePath(name).name != name:
-                wrong = f"{printable(path)} names {printable(str(name))}"
-                raise ConfigurationError(f"{wrong}. Allowed: names of files beside it.")
+                raise ConfigurationError(
+                    f"{printable(path)} names {printable(str(name))}. Allowed: names of files beside it."
+                )
 
 
 @contextmanager

@@ -47,14 +47,13 @@ class HfContents:
     @property
     def in_words(self) -> str:
         """The data in words, for the run's header."""
-        kind = "images" if self.is_image else "texts"
-        tokens = f"{self.data.max_length} tokens each, of {vocabulary(self.tokenizer)}"
-        return tokens if self.classes is None else f"{kind} in {len(self.classes)} classes"
+        if self.classes is None:
+            return f"{self.data.max_length} tokens each, of {self.num_classes}"
+        return f"{'images' if self.is_image else 'texts'} in {len(self.classes)} classes"
 
     def samples(self, name: str) -> Samples | None:
         """The samples of "train", "val" or "test"; None if there are no test samples."""
-        rows = self._split(name)
-        if rows is None:
+        if (rows := self._split(name)) is None:
             return None
         if self.data.streaming is not None:
             return self._stream(rows, train=name == "train")
@@ -74,11 +73,9 @@ class HfContents:
     def _stream(self, rows: Any, *, train: bool) -> Samples:
         data, key = self.data, "data.root" if self.data.root else "data.hub"
         assert data.streaming is not None
-        build = load("manyheads.runner.data.rank.streams.hf_samples.samples_of")
+        samples = load("manyheads.runner.data.rank.streams.hf.samples_of")(self, rows, train=train)
         build_stream = load("manyheads.runner.data.rank.streams.parts.build_stream")
-        return build_stream(
-            build(self, rows, train=train), **data.streaming, is_train=train, name=data.root or data.hub, key=key
-        )
+        return build_stream(samples, **data.streaming, is_train=train, name=data.root or data.hub, key=key)
 
     def _split(self, name: str) -> Any:
         wanted = getattr(self.data, f"{name}_split")
@@ -106,9 +103,9 @@ class HfContents:
         if wanted not in allowed:
             other = f" It holds {type(kind).__name__}." if (kind := self.train.features.get(wanted)) is not None else ""
             meant = "" if other or wanted == "auto" else nearest(wanted, allowed)
-            none = ["none for text without classes"] if key == "label" else []
-            rest = f": no column of {what} found.{other}{meant} Allowed: {', '.join([*allowed, *none])}."
-            raise ConfigurationError.at(f"data.{key}_column", wanted, rest, allowed=[*allowed, *none])
+            allowed = [*allowed, "none for text without classes"] if key == "label" else allowed
+            rest = f": no column of {what} found.{other}{meant} Allowed: {', '.join(allowed)}."
+            raise ConfigurationError.at(f"data.{key}_column", wanted, rest, allowed=allowed)
         return str(wanted)
 
     def _blocks(self, rows: Any, split: str) -> TokenBlocks:
@@ -156,8 +153,8 @@ def read(
             dataset = read_folder(Path(root).resolve(), streaming=streaming)
         else:
             config = datasets.DownloadConfig(local_files_only=not download)
+            options = {"revision": revision, "download_config": config, "streaming": streaming}
             with nullcontext() if download else offline():
-                options = {"revision": revision, "download_config": config, "streaming": streaming}
                 dataset = datasets.load_dataset(hub, subset, **options)
     except ConfigurationError:
         raise
@@ -198,8 +195,11 @@ def _classes(rows: Any, column: str, given: Sequence[str] | None = None) -> list
     if given is not None:
         return [*given]
     if not hasattr(rows, "unique"):
-        rest = ": a stream is not searched for the values of its classes. Set it to them, such as [bad,good]."
-        raise ConfigurationError.at("data.classes", None, rest)
+        raise ConfigurationError.at(
+            "data.classes",
+            None,
+            ": a stream is not searched for the values of its classes. Set it to them, such as [bad,good].",
+        )
     values = sorted(rows.unique(column))
     if fractions := [fraction for fraction in values if isinstance(fraction, float) and not fraction.is_integer()]:
         raise ConfigurationError.at(

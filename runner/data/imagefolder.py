@@ -9,20 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption
-from manyheads.runner.data.image_files import ImageFiles
+from manyheads.runner.data.data_option import DataOption, NamedSplits
 from manyheads.runner.data.imagefolder_index import list_images
 from manyheads.runner.data.imagefolder_listing import EXTENSIONS, ImageListing, Paths, is_image
 from manyheads.runner.data.labelled_images import SPLIT, labelled_images
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, is_folder, nearest_path, opened
+from manyheads.runner.data.samples import ImageFiles
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import PATH
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import Section
 from manyheads.runner.wording import counted
-
-SPLITS = {True: "train", False: "val"}
 
 
 class ImageFolderOption(DataOption):
@@ -46,18 +44,12 @@ class ImageFolderOption(DataOption):
             )
 
     def resolved_keys(self) -> Section:
-        labels = {"labels": os.path.abspath(os.path.expanduser(self.labels))} if self.labels else {}
-        return {**super().resolved_keys(), **labels}
+        return {**super().resolved_keys(), **self._local("labels")}
 
-    def _check_labels(self, labels: str, *, is_drawn: bool, tests: bool) -> None:
+    def _check_labels(self, labels: str, needed: list[str]) -> None:
         """Raises ConfigurationError for a CSV file that does not fit, or lacks a split that the run needs."""
         splits = {image.split for image in labelled_images(labels, Path(self.root))}
-        needed = {
-            "train",
-            *(() if is_drawn and not tests else ("val",)),
-            *(("test",) if tests and not is_drawn else ()),
-        }
-        if missing := sorted(needed - splits):
+        if missing := sorted({*needed} - splits):
             raise ConfigurationError.at(
                 "data.labels",
                 labels,
@@ -79,15 +71,20 @@ class ImageFolderOption(DataOption):
         return (root / "val").is_dir()
 
     def check_run(self, run: RunConfig) -> None:
+        is_drawn, tests = self.partition is not None, run.trainer.test
+        splits = ["train"] + ["val"] * (tests or not is_drawn) + ["test"] * (tests and not is_drawn)
         if self.labels is not None:
-            self._check_labels(self.labels, is_drawn=self.partition is not None, tests=run.trainer.test)
+            self._check_labels(self.labels, splits)
             return
         root = Path(self.root)
         train = class_names(folder_of(root, "train"), root)
-        if run.task.name == "classification" and not run.trainer.evaluate_only:
-            _refuse_single(train, root)
-        is_drawn = self.partition is not None
-        tests = run.trainer.test
+        if len(train) == 1 and run.task.name == "classification" and not run.trainer.evaluate_only:
+            raise ConfigurationError.at(
+                "data.root",
+                root,
+                f": {printable(train[0])} is the only class, and there is nothing to tell it from. Set data.root to "
+                f"the folder that holds the folders of all classes, such as {printable(root.parent)}.",
+            )
         if is_undivided(root) and (tests or not is_drawn):
             key, value = ("trainer.test", True) if is_drawn else ("data.val_fraction", None)
             raise ConfigurationError.at(
@@ -96,7 +93,6 @@ class ImageFolderOption(DataOption):
                 f": {printable(root)} holds the classes {printable(', '.join(train[:3]))}, ... and no train/, so "
                 + ("it has no photos for a test." if is_drawn else "set data.val_fraction, for example to 0.2."),
             )
-        splits = ["train", *(["val"] if tests or not is_drawn else []), *(["test"] if tests and not is_drawn else [])]
         for split in splits[1:]:
             if differing := sorted({*train} ^ {*class_names(root / split, root)}):
                 raise ConfigurationError.at(
@@ -130,10 +126,10 @@ class ImageFolderOption(DataOption):
         root = Path(self.root)
         if self.labels is not None:
             return {"labels": Path(self.labels), "images": root}
-        return {split: folder_of(root, split) for split in (["train"] if is_undivided(root) else SPLITS.values())}
+        return {split: folder_of(root, split) for split in (("train",) if is_undivided(root) else ("train", "val"))}
 
 
-class ImageFolder(Data):
+class ImageFolder(NamedSplits):
     """A class for each folder below ``root``/train, in alphabetical order; val must have the same.
 
     ``labels``: a CSV file of the images' names below ``root`` and their classes, instead of folders of classes.
@@ -157,13 +153,7 @@ class ImageFolder(Data):
         self.classes = sorted({i.label for i in self.labels}) or class_names(folder_of(self.root, "train"), self.root)
         self.num_classes = len(self.classes)
 
-    def split(self, *, train: bool) -> ImageFiles:
-        return self._files(SPLITS[train], train=train)
-
-    def test(self) -> ImageFiles:
-        return self._files("test", train=False)
-
-    def _files(self, split: str, *, train: bool) -> ImageFiles:
+    def samples(self, split: str) -> ImageFiles:
         paths: Sequence[str]
         if self.labels:
             images = [image for image in self.labels if image.split == split]
@@ -178,7 +168,7 @@ class ImageFolder(Data):
             paths,
             targets,
             self.image_size,
-            train,
+            split == "train",
             self.classes,
             train_size=self.train_size,
             resize=self.resize,
@@ -223,16 +213,6 @@ def class_names(folder: Path, root: Path | None = None) -> list[str]:
     if not names:
         raise ConfigurationError.at("data.root", root or folder.parent, f": {folder} holds no class folders.")
     return names
-
-
-def _refuse_single(names: list[str], root: Path) -> None:
-    if len(names) == 1:
-        raise ConfigurationError.at(
-            "data.root",
-            root,
-            f": {printable(names[0])} is the only class, and there is nothing to tell it from. Set data.root to "
-            f"the folder that holds the folders of all classes, such as {printable(root.parent)}.",
-        )
 
 
 def _entries(folder: Path, root: Path | None) -> list[tuple[str, bool]]:

@@ -49,8 +49,7 @@ def list_images(folder: Path, classes: Sequence[str], root: Path | None = None) 
 def _file(folder: Path) -> Path | None:
     """The file of a folder's index; None for a user without a home."""
     cache = cache_folder("image_folders")
-    name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:32]
-    return None if cache is None else cache / name
+    return cache and cache / hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:32]
 
 
 def _key(folder: Path, classes: Sequence[str], state: State) -> bytes:
@@ -103,8 +102,7 @@ def _read(file: Path, key: bytes, folder: Path) -> ImageListing | None:
         return None
     counts.frombytes(parts[0])
     ends.frombytes(parts[1])
-    others = LeftOut(rest["left_out"], tuple(rest["names"]))
-    return ImageListing(parts[2], ends, counts, tuple(rest["inner"]), others)
+    return ImageListing(parts[2], ends, counts, tuple(rest["inner"]), LeftOut(rest["left_out"], tuple(rest["names"])))
 
 
 def _write(file: Path, key: bytes, listing: ImageListing, inner: State) -> None:

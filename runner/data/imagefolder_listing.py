@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 from manyheads.runner.data.left_out import NOTHING, LeftOut
 from manyheads.runner.data.links import boundary, is_folder, opened, refuse_leaving
@@ -63,15 +63,10 @@ class Paths(Sequence[str]):
     def __len__(self) -> int:
         return len(self.listing)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[position] for position in range(len(self))[index]]
-        at = range(len(self))[index]
-        ends = self.listing.ends
+        at, ends = range(len(self))[index], self.listing.ends
         name = os.fsdecode(self.listing.names[ends[at - 1] if at else 0 : ends[at]])
         return f"{self.folder}/{self.classes[self.targets[at]]}/{name}"
 

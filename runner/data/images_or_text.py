@@ -4,14 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.runner.data.data_option import Data
-from manyheads.runner.data.image_files import ImageFiles
-from manyheads.runner.data.samples import TokenBlocks
+from manyheads.runner.data.data_option import NamedSplits
+from manyheads.runner.data.samples import ImageFiles, TokenBlocks
 from manyheads.runner.data.tokenizing import Bytes, blocks_of_texts
 
 
 @dataclass(kw_only=True, eq=False)
-class ImagesOrText(Data):
+class ImagesOrText(NamedSplits):
     """Images, cropped to squares of ``image_size`` pixels per side, or text in blocks of tokens.
 
     ``train_image_size``, ``val_resize``: as in ``ImageFiles``; ``tokenizer``: an object with ``encode(text)`` and

@@ -57,11 +57,11 @@ def index_stored(shards: StoredShards, advance: Advance) -> ShardIndex:
 
 def add_file(table: BlockTable, name: str, names: Sequence[str], kind: ShardKind, opened: Opened) -> None:
     """Add one of the files called ``names``. Raises ConfigurationError, OSError."""
-    file, content = opened(name), None
+    file, highest = opened(name), None
     if kind is TOKENS and name.endswith(TOKENS.suffixes[0]):
         index = index_of(name)
-        content = inspect(file, opened(index) if index in names else None)
-    table.add(name, file, content)
+        highest = inspect(file, opened(index) if index in names else None).highest
+    table.add(name, file, highest)
 
 
 @contextmanager

@@ -36,8 +36,7 @@ def copy_keys(keys: np.ndarray, copies: np.ndarray) -> np.ndarray:
 
 def alternating_keys(keys: np.ndarray, *, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
     """The keys with other lowest bits: drawn once per sample, then flipped from epoch to epoch; (N,) uint64."""
-    first = sample_keys(seed, 0, indices)
-    return keys & ~np.uint64(1) | (first ^ np.uint64(epoch)) & np.uint64(1)
+    return keys & ~np.uint64(1) | (sample_keys(seed, 0, indices) ^ np.uint64(epoch)) & np.uint64(1)
 
 
 def splitmix(value: Any) -> Any:

@@ -32,10 +32,8 @@ def labelled_images(path: str, root: Path) -> list[LabelledImage]:
         raise ConfigurationError.at(
             "data.labels", path, f" cannot be read: {printable(str(error))}. Correct it."
         ) from None
-    first = lines[0] if lines else ""
-    reader = csv.DictReader(lines, delimiter=max(",;\t", key=first.count))
-    names = [name.strip() for name in reader.fieldnames or ()]
-    reader.fieldnames = names
+    reader = csv.DictReader(lines, delimiter=max(",;\t", key="".join(lines[:1]).count))
+    reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
     file, label = (_column(names, accepted, path) for accepted in (FILE, LABEL))
     images = [LabelledImage(row[file] or "", row[label] or "", row.get(SPLIT) or "train") for row in reader]
     for number, image in enumerate(images, 2):
@@ -55,9 +53,8 @@ def labelled_images(path: str, root: Path) -> list[LabelledImage]:
 
 def _column(names: Sequence[str], accepted: Sequence[str], path: str) -> str:
     """The column that has one of these names."""
-    for name in names:
-        if name.lower() in accepted:
-            return name
+    if (column := next((name for name in names if name.lower() in accepted), None)) is not None:
+        return column
     raise ConfigurationError.at(
         "data.labels",
         path,

@@ -1,5 +1,6 @@
 """Counts what a data source does not read, so that a run says it."""
 
+import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +30,9 @@ class LeftOut:
 
         ``suffixes``: of files that do not count.
         """
-        paths = (path for path in root.rglob("*") if path.suffix.lower() not in suffixes)
-        names = ((path, path.relative_to(root)) for path in paths)
-        shown = ((path, name) for path, name in names if not any(part.startswith(".") for part in name.parts))
-        return LeftOut.of(name.as_posix() for path, name in shown if name.as_posix() not in read and path.is_file())
+        names = (path.relative_to(root).as_posix() for path in root.rglob("*") if path.suffix.lower() not in suffixes)
+        shown = (name for name in names if name not in read and not re.search(r"(^|/)\.", name))
+        return LeftOut.of(name for name in shown if (root / name).is_file())
 
     def __add__(self, other: "LeftOut") -> "LeftOut":
         return LeftOut(self.count + other.count, (*self.names, *other.names)[:NAMED])

@@ -3,9 +3,7 @@
 Needs pyarrow. Source: https://huggingface.co/docs/hub/datasets-image.
 """
 
-import importlib.util
 from array import array
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from manyheads.runner.data.links import boundary
-from manyheads.runner.data.samples import Samples, TokenBlocks
-from manyheads.runner.data.sharded import SPLITS, ShardedOption, ShardedSamples
+from manyheads.runner.data.samples import Samples
+from manyheads.runner.data.sharded import ShardedOption, ShardedSamples
 from manyheads.runner.data.shards.index import PARQUET
+from manyheads.runner.option.locate import missing
 from manyheads.runner.option.rules import whole
 
 if TYPE_CHECKING:
@@ -30,15 +29,13 @@ class ParquetOption(ShardedOption):
     rules: ClassVar = {"cache_mb": whole(1), "block_size": whole(1)}
 
     def unavailable(self) -> str | None:
-        if importlib.util.find_spec("pyarrow"):
-            return super().unavailable()
-        return "the package pyarrow is not installed: pip install 'manyheads[parquet]'"
+        return missing("pyarrow", extra="parquet") or super().unavailable()
 
     def check_keys(self) -> None:
         super().check_keys()
         if self.unavailable() is None:
             with self.folder() as folder, suppress(OSError):  # which the ranks report
-                for name in (folder.names[number] for split in SPLITS for number in self.chosen(split, folder.names)):
+                for name in self.read_names(folder):
                     folder.file(name)  # refuses a link that points outside
 
 
@@ -71,29 +68,23 @@ class Parquet(ShardedSamples):
     def counted_classes(self) -> int | None:
         return len(self.classes) if self.classes else int(self.train.targets.max()) + 1
 
-    def split(self, *, train: bool) -> Samples:
-        return self._samples("train" if train else "val")
-
-    def test(self) -> Samples | None:
-        return self._samples("test") if self.chosen("test", self.folder.names, may_lack=True) else None
-
-    def _names(self, split: str) -> Sequence[str]:
-        return [self.folder.names[number] for number in self.chosen(split, self.folder.names)]
-
     def _rows(self, split: str) -> "ParquetRows":
         from manyheads.runner.data.parquet_rows import ParquetRows  # needs the package
 
-        columns = {"input": self.input_column, "label": self.label_column}
-        ahead = 0 if isinstance(self.place, Path) else self.read_ahead
-        return ParquetRows(self.folder, self._names(split), columns, cache_bytes=self.cache_mb * 10**6, ahead=ahead)
+        return ParquetRows(
+            self.folder,
+            self.names(split),
+            {"input": self.input_column, "label": self.label_column},
+            cache_bytes=self.cache_mb * 10**6,
+            ahead=0 if isinstance(self.place, Path) else self.read_ahead,
+        )
 
-    def _samples(self, split: str) -> Samples:
+    def samples(self, split: str) -> Samples | None:
+        if split == "test" and not self.names(split):
+            return None
         rows = self.train if split == "train" else self._rows(split)
         if rows.is_image:
             targets, within = array("q", rows.targets), boundary(self.place) if isinstance(self.place, Path) else None
             return self.images(rows, targets, train=split == "train", classes=self.classes, within=within)
-        return self._text(rows, split)
-
-    def _text(self, rows: "ParquetRows", split: str) -> TokenBlocks:
-        about, key = ["parquet", rows.input, self.folder.states(self._names(split))], "data.block_size"
-        return self.blocks(rows.texts(), self.block_size, about=about, of=split, key=key)
+        about = ["parquet", rows.input, self.folder.states(self.names(split))]
+        return self.blocks(rows.texts(), self.block_size, about=about, of=split, key="data.block_size")

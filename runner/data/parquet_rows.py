@@ -1,6 +1,8 @@
 """Rows of Parquet files in any order: a row group is read completely for any of its rows, and kept for the next."""
 
+import io
 import json
+import sys
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +13,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow
+import pyarrow.parquet
 from pyarrow import types
 
-from manyheads.runner.data.parquet_files import fetch_ahead, open_parquet
+from manyheads.runner.data.links import opened
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import CorruptSample, StoredFile
+from manyheads.runner.data.shards.files import File, LocalFile
 from manyheads.runner.data.shards.folders import Folder
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.wording import first_line
@@ -44,11 +48,9 @@ class ParquetRows(Sequence[Any]):
         self.is_image = self._is_image(self.input)
         self.label = self._label(columns["label"]) if self.is_image else None
         groups = [(file, number) for file, table in enumerate(self._files) for number in range(table.num_row_groups)]
-        self._groups = groups
         sizes = (self._files[file].metadata.row_group(number).num_rows for file, number in groups)
-        self._starts = [0, *accumulate(sizes)]
-        self._kept: OrderedDict[int, Any] = OrderedDict()
-        self._kept_bytes = 0
+        self._groups, self._starts = groups, [0, *accumulate(sizes)]
+        self._kept, self._kept_bytes = OrderedDict[int, Any](), 0
         self.read_ahead = ReadAhead(ahead, self._fetch_ahead) if ahead else None
         self._awaited: deque[set[int]] = deque(maxlen=ahead)  # row groups of the batches that are fetched ahead
 
@@ -90,8 +92,7 @@ class ParquetRows(Sequence[Any]):
         """The names of the classes as the datasets library records them; None if it does not."""
         try:
             about = json.loads((self.schema.metadata or {})[b"huggingface"])
-            names = about["info"]["features"][self.label]["names"]
-            return [str(name) for name in names]
+            return [str(name) for name in about["info"]["features"][self.label]["names"]]
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -159,13 +160,56 @@ class ParquetRows(Sequence[Any]):
         return self._column("label", wanted, usual if wanted == "auto" else numbers, "whole numbers")
 
     def _column(self, key: str, wanted: str, fitting: list[str], what: str) -> str:
-        if wanted == "auto" and fitting:
-            return fitting[0]
-        if wanted in fitting:
-            return wanted
+        if fitting and wanted in ("auto", *fitting):
+            return fitting[0] if wanted == "auto" else wanted
         columns = ", ".join(f"{field.name} ({field.type})" for field in self.schema)
         reason = f": {printable(self.paths[0])} has no such column of {what}. Its columns are {printable(columns)}."
         raise ConfigurationError.at(f"data.{key}_column", wanted, reason, allowed=fitting)
 
     def _refuse(self, path: str, what: str) -> NoReturn:
         raise ConfigurationError.at("data.root", self.root, f": {printable(path)} {what}.")
+
+
+def open_parquet(file: File) -> Any:
+    """The open file, for forks of this process too. Raises OSError, pyarrow's exceptions and ConfigurationError."""
+    if not isinstance(file, LocalFile):
+        return pyarrow.parquet.ParquetFile(pyarrow.PythonFile(_Reader(file), "r"))
+    with opened(file.path, file.within) as handle:
+        # The same file by another descriptor, with positional reads, since loader processes share it.
+        path = f"/proc/self/fd/{handle}" if sys.platform == "linux" else str(file.path)
+        return pyarrow.parquet.ParquetFile(pyarrow.OSFile(path))
+
+
+def fetch_ahead(source: Any, file: Any, group: int, column: str) -> None:
+    """Request a column of a row group from object storage. ``source``: an ObjectFile; ``file``: what it holds."""
+    about = file.metadata.row_group(group)
+    for chunk in map(about.column, range(about.num_columns)):
+        if chunk.path_in_schema.partition(".")[0] == column:
+            pages = (chunk.dictionary_page_offset, chunk.data_page_offset)
+            start = min(page for page in pages if page is not None)
+            source.fetch_ahead(start, start + chunk.total_compressed_size)
+
+
+class _Reader(io.RawIOBase):
+    """A file as pyarrow reads it."""
+
+    def __init__(self, file: File):
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._file.read(self._at, self._file.size if size < 0 else self._at + size)
+        self._at += len(content)
+        return content

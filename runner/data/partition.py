@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.errors import ConfigurationError
@@ -31,11 +31,19 @@ class Partition:
         if fraction is None and folds is None and fold is None:
             return None
         if fraction is not None and (folds is not None or fold is not None):
-            why = f" and data.fold={fold} of data.folds={folds} are two ways to select the validation samples."
-            raise ConfigurationError.at("data.val_fraction", fraction, f"{why} Set one of them to null.")
+            raise ConfigurationError.at(
+                "data.val_fraction",
+                fraction,
+                f" and data.fold={fold} of data.folds={folds} are two ways to select the validation samples. Set one "
+                "of them to null.",
+            )
         if fraction is None and (folds is None or fold is None or fold >= folds):
-            how = "set both, fold from 0 to folds - 1, such as data.folds=5 data.fold=0,1,2,3,4 in a sweep (-m)."
-            raise ConfigurationError.at("data.fold", fold, f" data.folds={folds}: {how}")
+            raise ConfigurationError.at(
+                "data.fold",
+                fold,
+                f" data.folds={folds}: set both, fold from 0 to folds - 1, such as data.folds=5 data.fold=0,1,2,3,4 in "
+                "a sweep (-m).",
+            )
         return Partition(fraction, folds, fold, seed)
 
     def indices(self, size: int, *, train: bool) -> "np.ndarray":
@@ -75,11 +83,7 @@ class ChosenSamples(Sequence[Any]):
         ahead: ReadAhead | None = getattr(self.items, "read_ahead", None)
         return ahead and ahead.of(self.indices)
 
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> "ChosenSamples": ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return ChosenSamples(self.items, self.indices[index])
         return self.items[int(self.indices[index])]

@@ -3,13 +3,15 @@
 Neither this module nor the options' modules import torch, so the parent can check an option before any rank starts.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from manyheads.runner.data.partition import Partition
+from manyheads.runner.data.partition import ChosenSamples, Partition
 from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.option.locate import load
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
@@ -72,6 +74,43 @@ class Files(ABC):
         return None
 
 
+@dataclass(frozen=True)
+class ImageFiles(Files):
+    """Image files, decoded on demand and cropped to squares of ``image_size`` pixels per side.
+
+    ``paths``: the files' paths, or their contents; ``targets``: their class numbers. ``train``: crops are random, and
+    flipped half of the time. ``classes``: class names. ``train_size``: size of the square in training, if different;
+    ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square. ``within``:
+    the boundary that files must be in (``links.boundary``), None for any place.
+    """
+
+    paths: "Sequence[str | bytes]"
+    targets: Sequence[int]
+    image_size: int
+    train: bool
+    classes: Sequence[str] | None = None
+    train_size: int | None = None
+    resize: int | None = None
+    within: str | None = None
+
+    def read(self) -> "Dataset":
+        photos = load("manyheads.runner.data.rank.photos.Photos")  # which imports torchvision, and few runs need
+        return photos(
+            self.paths,
+            self.targets,
+            image_size=(self.train_size if self.train else None) or self.image_size,
+            train=self.train,
+            classes=self.classes,
+            resize=self.resize,
+            within=self.within,
+        )
+
+    def chosen(self, partition: Partition, *, train: bool) -> "ImageFiles":
+        chosen = partition.indices(len(self.paths), train=train)
+        paths, targets = ChosenSamples(self.paths, chosen), ChosenSamples(self.targets, chosen)
+        return replace(self, paths=paths, targets=targets, train=train)
+
+
 class FileContents(ABC):
     """A data set whose samples are files, which it decodes."""
 
@@ -131,3 +170,31 @@ class Dataset(Protocol):
 
 
 Samples = ImageArrays | Files | TableArrays | TokenBlocks | Dataset
+
+
+class DatasetWrapper:
+    """A wrapper with all attributes of ``dataset``, such as its classes and its collate_fn, unless it defines its own.
+
+    ``batch`` is never taken over, since that would bypass what the wrapper does to each sample.
+    """
+
+    def __init__(self, dataset: Dataset):
+        self.dataset = dataset
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("batch", "dataset"):
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+def origin_of(dataset: Any, index: int) -> str:
+    """A sample in words: its number in the data set that the wrappers are around, and its file if that is known."""
+    while isinstance(dataset, DatasetWrapper):
+        index = int(dataset.chosen[index]) if "chosen" in vars(dataset) else index
+        dataset = dataset.dataset
+    paths = getattr(dataset, "paths", None)
+    path = paths[index] if paths is not None and index < len(paths) else None
+    return f"sample {index}" + (f" ({path})" if isinstance(path, (str, os.PathLike)) else "")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.data_option import DataOption, NamedSplits
 from manyheads.runner.data.samples import ImageArrays
 from manyheads.runner.option.rules import whole
 
@@ -19,7 +19,7 @@ class ShapesOption(DataOption):
     rules: ClassVar = {"train_samples": whole(1), "val_samples": whole(1), "image_size": whole(8)}
 
 
-class Shapes(Data):
+class Shapes(NamedSplits):
     """(3, image_size, image_size) uint8 images of up to three shapes in any colours, under noise.
 
     Targets are masks (image_size, image_size): 0 for the background, 1 to 3 for the kinds, 255 for a shape's edge.
@@ -30,16 +30,10 @@ class Shapes(Data):
 
     def __init__(self, *, image_size: int, train_samples: int, val_samples: int):
         self.image_size = image_size
-        self.samples = {"train": train_samples, "val": val_samples, "test": val_samples}
+        self.counts = {"train": train_samples, "val": val_samples, "test": val_samples}
 
-    def split(self, *, train: bool) -> ImageArrays:
-        return self._made("train" if train else "val")
-
-    def test(self) -> ImageArrays:
-        return self._made("test")
-
-    def _made(self, split: str) -> ImageArrays:
-        images, masks = drawn(self.samples[split], self.image_size, seed=("train", "val", "test").index(split))
+    def samples(self, split: str) -> ImageArrays:
+        images, masks = drawn(self.counts[split], self.image_size, seed=("train", "val", "test").index(split))
         return ImageArrays(images, self.targets(masks), self.image_size, classes=self.classes)
 
     def targets(self, masks: "np.ndarray") -> "np.ndarray":

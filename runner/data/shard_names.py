@@ -27,8 +27,8 @@ def chosen(split: str, pattern: str, names: Sequence[str], *, may_lack: bool = F
         elif shard in places:
             numbers[places[shard]] = None
         elif not may_lack:
-            meant = nearest(shard, names)
-            raise ConfigurationError.at(key, pattern, f": the shard {shard} is missing.{meant} Copy it to data.root.")
+            rest = f": the shard {shard} is missing.{nearest(shard, names)} Copy it to data.root."
+            raise ConfigurationError.at(key, pattern, rest)
     if not numbers and not may_lack:
         raise ConfigurationError.at(
             key,
@@ -57,6 +57,5 @@ def _expanded(pattern: str, key: str) -> Iterator[str]:
 def _choices(text: str) -> Sequence[str]:
     if numbers := RANGE.fullmatch(text):
         first, last = numbers.groups()
-        width = len(first)
-        return [f"{number:0{width}}" for number in range(int(first), min(int(last), int(first) + MOST) + 1)]
+        return [f"{number:0{len(first)}}" for number in range(int(first), min(int(last), int(first) + MOST) + 1)]
     return text.split(",")

@@ -1,6 +1,5 @@
 """What options have in common whose samples are in shards below a root, in a folder or in object storage."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
@@ -8,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption, ObjectListing
+from manyheads.runner.data.data_option import DataOption, NamedSplits, ObjectListing
 from manyheads.runner.data.images_or_text import ImagesOrText
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.shard_names import chosen
@@ -52,9 +51,7 @@ class ShardedOption(BelowRoot, DataOption):
         return Reading.of(self.section)
 
     def resolved_keys(self) -> Section:
-        folder = self.section.get("cache_folder")
-        keys = {} if folder is None else {"cache_folder": os.path.abspath(os.path.expanduser(folder))}
-        return {**super().resolved_keys(), **keys}
+        return {**super().resolved_keys(), **self._local("cache_folder")}
 
     def unavailable(self) -> str | None:
         return objects.unavailable() if is_address(self.section["root"]) else None
@@ -70,6 +67,10 @@ class ShardedOption(BelowRoot, DataOption):
         """Indices of the shards of a split, which may be none if it need not exist. Raises ConfigurationError."""
         needed = ["train"] if self.partition is not None else ["train", "val"]
         return chosen(split, self.section[f"{split}_shards"], names, may_lack=split not in needed)
+
+    def read_names(self, folder: Folder) -> list[str]:
+        """The names of the shards that splits read, split by split."""
+        return [folder.names[number] for split in SPLITS for number in self.chosen(split, folder.names)]
 
     def own_validation(self) -> bool | None:
         if not isinstance(location := self.place, Path):
@@ -118,7 +119,7 @@ class ShardedOption(BelowRoot, DataOption):
 
 
 @dataclass(kw_only=True, eq=False)
-class Sharded(BelowRoot, Data):
+class Sharded(BelowRoot, NamedSplits):
     """Shards below ``root``; ``train_shards`` and so on are patterns of their names, with * and {a,b} or {000..123}.
 
     The last five arguments are for object storage, see ``Reading``.
@@ -147,9 +148,13 @@ class Sharded(BelowRoot, Data):
             return LocalFolder(self.place, self.shards)
         return StoredFolder(self.stored, self.shards)
 
-    def chosen(self, split: str, names: Sequence[str], *, may_lack: bool = False) -> list[int]:
-        """Indices of the shards of a split. Raises ConfigurationError."""
-        return chosen(split, getattr(self, f"{split}_shards"), names, may_lack=may_lack)
+    def chosen(self, split: str, names: Sequence[str]) -> list[int]:
+        """Indices of the shards of a split, of which only a test may have none. Raises ConfigurationError."""
+        return chosen(split, getattr(self, f"{split}_shards"), names, may_lack=split == "test")
+
+    def names(self, split: str) -> list[str]:
+        """The names of the shards of a split, as ``chosen``, if their index lists blocks."""
+        return [self.folder.names[number] for number in self.chosen(split, self.folder.names)]
 
 
 @dataclass(kw_only=True, eq=False)

@@ -1,18 +1,24 @@
 """data=stdlib_text, text: texts as blocks of tokens, to predict each token from those before it."""
 
+import hashlib
+import sys
+import sysconfig
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from manyheads.runner.data.corpus import Files, below, beside_splits, split_of, standard_library
-from manyheads.runner.data.data_option import Data, DataOption
-from manyheads.runner.data.left_out import LeftOut
-from manyheads.runner.data.links import boundary
+from manyheads.runner.data.data_option import DataOption, NamedSplits
+from manyheads.runner.data.left_out import NOTHING, LeftOut
+from manyheads.runner.data.links import boundary, nearest_path
 from manyheads.runner.data.samples import TokenBlocks
-from manyheads.runner.data.tokenizing import Bytes, tokens, vocabulary
+from manyheads.runner.data.tokenizing import Bytes, Files, tokens, vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import TEXT, number, whole
+
+SPLITS = ("train", "val", "test")
+# Packages of the standard library that some distributions omit.
+LEFT_OUT = {"antigravity", "distutils", "ensurepip", "idlelib", "lib2to3", "test", "this", "tkinter", "turtledemo"}
 
 
 class TextOption(DataOption):
@@ -61,7 +67,7 @@ class StdlibTextOption(TextOption):
         return standard_library()
 
 
-class Text(Data):
+class Text(NamedSplits):
     """Files below ``root`` in blocks of ``block_size`` tokens; a block's labels are the next tokens.
 
     ``tokenizer``: an object with ``encode(text)`` and ``vocab_size``, as Hugging Face's; None for bytes. Files are
@@ -95,19 +101,11 @@ class Text(Data):
     def classes_in_words(self) -> str:
         return f"{self.block_size} tokens each, of {self.num_classes}"
 
-    def split(self, *, train: bool) -> TokenBlocks:
-        return self._blocks("train" if train else "val")
-
-    def test(self) -> TokenBlocks:
-        return self._blocks("test")
-
-    def _blocks(self, split: str) -> TokenBlocks:
-        if len(self.files) == 1:
-            row, digest = tokens(self.files, self.tokenizer, self.within)
-            row = row[slice(*_bounds(len(row), split, **self.fractions))]
-        else:
-            row, digest = tokens(split_of(self.files, split, **self.fractions), self.tokenizer, self.within)
-        row = row[: self.max_tokens]
+    def samples(self, split: str) -> TokenBlocks:
+        is_single = len(self.files) == 1
+        files = self.files if is_single else split_of(self.files, split, **self.fractions)
+        row, digest = tokens(files, self.tokenizer, self.within)
+        row = row[slice(*_bounds(len(row), split, **self.fractions)) if is_single else slice(None)][: self.max_tokens]
         if len(row) <= self.block_size:
             raise ConfigurationError.at(
                 "data.block_size",
@@ -150,3 +148,63 @@ def _bounds(length: int, split: str, *, val_fraction: float, test_fraction: floa
     ends = [round(length * part) for part in (0, 1 - val_fraction - test_fraction, 1 - test_fraction, 1)]
     position = ("train", "val", "test").index(split)
     return ends[position], ends[position + 1]
+
+
+def standard_library() -> Files:
+    """The standard library of this Python, without tests and generated modules."""
+    root = Path(sysconfig.get_path("stdlib"))
+    wanted = {name for name in sys.stdlib_module_names if not name.startswith("_sysconfigdata")} - LEFT_OUT
+    modules: dict[str, Path] = {}
+    for name in sorted(wanted):
+        if (module := root / f"{name}.py").is_file():
+            modules[module.name] = module
+        for path in sorted((root / name).rglob("*.py")):
+            below = path.relative_to(root)
+            if not {"test", "tests", "__pycache__"} & {*below.parts}:
+                modules[below.as_posix()] = path
+    return modules
+
+
+def below(root: Path, pattern: str) -> Files:
+    """The files that match below ``root``, or ``root`` itself. Raises ConfigurationError if there are none."""
+    if root.is_file():
+        return {root.name: root}
+    if not root.is_dir():
+        raise ConfigurationError.at(
+            "data.root", root, f": there is no such file or folder.{nearest_path(root)} Set it to your text."
+        )
+    try:
+        files = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
+    except (ValueError, NotImplementedError) as error:  # the latter for an absolute path
+        raise ConfigurationError.at(
+            "data.pattern", pattern, f": {error}. Set it to a pattern of names below data.root, such as **/*.md."
+        ) from None
+    if not files:
+        raise ConfigurationError.at(
+            "data.root",
+            root,
+            f": no file there matches data.pattern={pattern}. Set data.root to a text file or a "
+            "folder of them, and data.pattern to a pattern of their names, such as **/*.md.",
+        )
+    return files
+
+
+def beside_splits(files: Files) -> LeftOut:
+    """The files outside the folders of splits, which therefore are not taken as such, if there are some of both."""
+    tops = {name.partition("/")[0] for name in files}
+    return LeftOut.of(n for n in files if n.partition("/")[0] not in SPLITS) if {"train", "val"} <= tops else NOTHING
+
+
+def split_of(files: Files, split: str, *, val_fraction: float, test_fraction: float) -> Files:
+    """The files of one split: those in the folder of its name if all are in such folders, else chosen by a hash."""
+    tops = {name.partition("/")[0] for name in files}
+    if {"train", "val"} <= tops <= {*SPLITS}:
+        return {name: path for name, path in files.items() if name.startswith(f"{split}/")}
+    bounds = {"val": (0.0, val_fraction), "test": (val_fraction, val_fraction + test_fraction)}
+    low, high = bounds.get(split, (val_fraction + test_fraction, 1.0))
+    return {name: path for name, path in files.items() if low <= _place(name) < high}
+
+
+def _place(name: str) -> float:
+    """A number from 0 to 1, from the file's name alone."""
+    return int.from_bytes(hashlib.sha256(name.encode(errors="surrogateescape")).digest()[:4], "big") / 2**32

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.data.shards.files import File
 from manyheads.runner.errors import ConfigurationError
@@ -85,8 +85,9 @@ def _by_index(file: File, index: File) -> TokenFile:
         raise ConfigurationError(f"{name} is not an index of Megatron. Remove it, or write both files again.")
     _, version, kind, sequences, documents = MEGATRON.unpack_from(content)
     if version != 1 or kind not in TYPES:
-        allowed = f"Allowed: version 1, types {[*TYPES]}"
-        raise ConfigurationError(f"{name}: version {version} and type {kind} are not known. {allowed}.")
+        raise ConfigurationError(
+            f"{name}: version {version} and type {kind} are not known. Allowed: version 1, types {[*TYPES]}."
+        )
     if len(content) < MEGATRON.size + 12 * sequences + 8 * documents:
         raise ConfigurationError(f"{name} is cut off: it has {len(content):,} bytes for {sequences:,} sequences.")
     dtype = TYPES[kind]
@@ -107,8 +108,10 @@ def _by_index(file: File, index: File) -> TokenFile:
 
 def _refuse(file: File, expected: int, source: str) -> None:
     if file.size != expected:
-        what = f"{file.name} has {file.size:,} bytes, but {source} {expected:,}"
-        raise ConfigurationError(f"{what}: it is cut off, or they do not belong together. Write it again.")
+        raise ConfigurationError(
+            f"{file.name} has {file.size:,} bytes, but {source} {expected:,}: it is cut off, or they do not belong "
+            "together. Write it again."
+        )
 
 
 def write(folder: Path, name: str, tokens: "np.ndarray", ends: Sequence[int]) -> None:
@@ -125,17 +128,6 @@ def write(folder: Path, name: str, tokens: "np.ndarray", ends: Sequence[int]) ->
         file.write(lengths.astype("<i4").tobytes())
         file.write(((limits - lengths) * int(TYPES[kind][-1])).astype("<i8").tobytes())
         file.write(np.arange(len(limits) + 1, dtype="<i8").tobytes())
-
-
-class TokenRow(Protocol):
-    """Tokens, as of a NumPy array."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, wanted: slice) -> Any: ...
-
-    def fetch_ahead(self, wanted: slice) -> None:
-        """Request tokens without waiting; only in object storage."""
 
 
 class Joined:
@@ -164,8 +156,3 @@ class Joined:
         for part, start in zip(self.parts, self.starts, strict=False):
             if start < last and start + len(part) > first:
                 yield part, slice(max(first - start, 0), max(last - start, 0))
-
-
-def joined(parts: Sequence[Any]) -> Any:
-    """The arrays as one that can be sliced."""
-    return parts[0] if len(parts) == 1 else Joined(parts)

@@ -5,12 +5,11 @@ import inspect
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.data.corpus import Files
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.errors import ConfigurationError
@@ -20,6 +19,7 @@ from manyheads.runner.run.files import in_turn, whole_file, write_whole
 if TYPE_CHECKING:  # the parent, which only looks for the files, starts without it
     import numpy as np
 
+Files = Mapping[str, Path]  # by name, in the order of the names
 END = 0  # the byte between two files, which no text has
 
 
@@ -47,7 +47,11 @@ def tokens(files: Files, tokenizer: Any, within: str | None = None) -> "tuple[np
 
     Raises ConfigurationError.
     """
-    return cached(_key(files, tokenizer), lambda: _made(files, tokenizer, within))
+    about = known_by(tokenizer)
+    for name, path in files.items():
+        status = path.stat()
+        about.append((name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+    return cached(digest_of(about), lambda: _made(files, tokenizer, within))
 
 
 def cached(key: str, make: "Callable[[], tuple[np.ndarray, str]]") -> "tuple[np.ndarray, str]":
@@ -59,15 +63,6 @@ def cached(key: str, make: "Callable[[], tuple[np.ndarray, str]]") -> "tuple[np.
             return _read(folder, key) or _kept(folder, key, *make())
     except OSError:  # a cache that is full or can't be written: each process computes it
         return make()
-
-
-def _key(files: Files, tokenizer: Any) -> str:
-    """The cache key of the files' tokens."""
-    about = known_by(tokenizer)
-    for name, path in files.items():
-        status = path.stat()
-        about.append((name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-    return digest_of(about)
 
 
 def digest_of(about: list[Any]) -> str:
@@ -93,14 +88,12 @@ def _made(files: Files, tokenizer: Any, within: str | None) -> "tuple[np.ndarray
     import numpy as np
 
     if isinstance(tokenizer, Bytes):
-        contents = (_content(path, within) for path in files.values())
-        row = np.frombuffer(bytes([END]).join(contents), np.uint8)
+        row = np.frombuffer(bytes([END]).join(_content(path, within) for path in files.values()), np.uint8)
     else:
         size = vocabulary(tokenizer)
         kind: type = np.uint16 if size <= 2**16 else np.int32
-        row = np.concatenate(
-            [np.asarray(_encoded(path, tokenizer, size, within), kind) for path in files.values()] or [np.zeros(0)]
-        )
+        parts: list[Any] = [np.asarray(_encoded(path, tokenizer, size, within), kind) for path in files.values()]
+        row = np.concatenate(parts or [np.zeros(0)])
     return row, hashlib.sha256(row.tobytes()).hexdigest()
 
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import Dataset, TokenBlocks
-from manyheads.runner.data.sharded import SPLITS, Sharded, ShardedOption
+from manyheads.runner.data.sharded import Sharded, ShardedOption
 from manyheads.runner.data.shards.files import BLOCK
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
 from manyheads.runner.data.shards.index import TOKENS
-from manyheads.runner.data.token_files import TokenFile, TokenRow, index_of, inspect, joined
+from manyheads.runner.data.token_files import Joined, TokenFile, index_of, inspect
 from manyheads.runner.data.tokenizing import cached, digest_of
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import choice, whole
@@ -39,7 +39,7 @@ class TokensOption(ShardedOption):
     def check_keys(self) -> None:
         super().check_keys()
         with self.folder() as folder:
-            names = [folder.names[number] for split in SPLITS for number in self.chosen(split, folder.names)]
+            names = self.read_names(folder)
             files = opened(folder, names)
             if isinstance(folder, StoredFolder):
                 check_vocabulary(folder, names, self.vocab_size)
@@ -78,17 +78,14 @@ class Tokens(Sharded):
     def classes_in_words(self) -> str:
         return f"{self.block_size} tokens each, of {self.num_classes}"
 
-    def split(self, *, train: bool) -> TokenBlocks | Dataset:
-        return self._blocks("train" if train else "val")
-
-    def test(self) -> TokenBlocks | Dataset | None:
-        return self._blocks("test") if self.chosen("test", self.folder.names, may_lack=True) else None
-
-    def _blocks(self, split: str) -> TokenBlocks | Dataset:
-        names = [self.folder.names[number] for number in self.chosen(split, self.folder.names)]
+    def samples(self, split: str) -> TokenBlocks | Dataset | None:
+        names = self.names(split)
+        if split == "test" and not names:
+            return None
         files = opened(self.folder, names)
         digest = self._digest(files, names)
-        row = joined([file.tokens() for file in _limited(files, self.max_tokens)])
+        parts = [file.tokens() for file in _limited(files, self.max_tokens)]
+        row: Any = parts[0] if len(parts) == 1 else Joined(parts)
         if len(row) <= self.block_size:
             raise ConfigurationError.at(
                 "data.block_size",
@@ -103,16 +100,14 @@ class Tokens(Sharded):
 
         return PackedDocuments(blocks, self._ends(files), self.end_token)
 
-    def _read_ahead(self, row: TokenRow) -> ReadAhead | None:
-        if isinstance(self.folder, LocalFolder):
-            return None
+    def _read_ahead(self, row: Any) -> ReadAhead | None:
         size = self.block_size
 
         def fetch(indices: Any) -> None:
             for index in indices.tolist():
                 row.fetch_ahead(slice(index * size, (index + 1) * size + 1))
 
-        return ReadAhead(self.read_ahead, fetch)
+        return None if isinstance(self.folder, LocalFolder) else ReadAhead(self.read_ahead, fetch)
 
     def _digest(self, files: Sequence[TokenFile], names: Sequence[str]) -> str:
         """The sha256 of all tokens; in object storage, of the files' names and the checksums of their blocks.
@@ -125,8 +120,8 @@ class Tokens(Sharded):
         if isinstance(self.folder, StoredFolder):
             check_vocabulary(self.folder, names, self.vocab_size)
             return hashlib.sha256(repr(states).encode(errors="surrogateescape")).hexdigest()
-        about = ["checked", self.vocab_size, states]
-        return cached(digest_of(about), lambda: (np.zeros(1, np.uint8), self._checked(files)))[1]
+        key = digest_of(["checked", self.vocab_size, states])
+        return cached(key, lambda: (np.zeros(1, np.uint8), self._checked(files)))[1]
 
     def _checked(self, files: Sequence[TokenFile]) -> str:
         """The sha256 of all tokens. Raises ConfigurationError for one beyond the vocabulary."""

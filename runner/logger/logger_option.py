@@ -1,8 +1,8 @@
 """Declarations of a logger."""
 
-import importlib.util
 from typing import ClassVar
 
+from manyheads.runner.option.locate import missing
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import KeyKind, choice, text
 
@@ -26,9 +26,7 @@ class TrackerOption(LoggerOption):
     rules: ClassVar = {"checkpoint": choice("none", "best", "last")}
 
     def unavailable(self) -> str | None:
-        if not self.package or importlib.util.find_spec(self.package):
-            return None
-        return f"the package {self.package} is not installed: pip install 'manyheads[{self.package}]'"
+        return missing(self.package, extra=self.package) if self.package else None
 
 
 # Run folders are published, so credentials come from the environment or from the tracker's own login.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.data.rank.dataset_wrapper import origin_of
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import BatchIndices
+from manyheads.runner.data.samples import origin_of
 
 if TYPE_CHECKING:
     from manyheads.runner.loop.trainer import Trainer

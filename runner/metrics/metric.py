@@ -11,7 +11,6 @@ from manyheads.runner.option.tree import Section
 from manyheads.runner.run.json_types import MetricJson
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from manyheads.runner.task.rank.task import Task
@@ -140,8 +139,8 @@ def build_metrics(section: Mapping[str, Section], task: "Task", num_classes: int
         kind = locate(group, target)
         accepts = signature(kind).parameters
         offered = {"task": task, "num_classes": num_classes}
-        given = {key: value for key, value in offered.items() if key in accepts}
-        metric = call(group, target, kind, **{"name": name, **given, **arguments_of(group, entry, without=())})
+        given = {"name": name} | {key: value for key, value in offered.items() if key in accepts}
+        metric = call(group, target, kind, **given | arguments_of(group, entry, without=()))
         if not isinstance(metric, Metric):
             raise ConfigurationError.at(
                 f"{group}._target_", target, f" is not a Metric. Derive the class from {Metric.__module__}.Metric."

@@ -39,8 +39,7 @@ class GPTOption(ModelOption):
     heads: int | None
 
     def check_keys(self) -> None:
-        size = SIZES[self.size]
-        _, width, heads = GPTSize(*(getattr(self, key) or getattr(size, key) for key in GPTSize._fields))
+        width, heads = self.width or SIZES[self.size].width, self.heads or SIZES[self.size].heads
         if width % (2 * heads):
             fitting = [count for count in range(1, width + 1) if width % (2 * count) == 0]
             remedy = f"model.heads to one of {', '.join(map(str, fitting))}" if fitting else "an even model.width"

@@ -1,9 +1,9 @@
 """Declarations of model=timm."""
 
-import importlib.util
 from typing import ClassVar
 
 from manyheads.runner.model.model_option import ModelOption
+from manyheads.runner.option.locate import missing
 from manyheads.runner.option.rules import KeyKind, Rule, number
 
 
@@ -17,9 +17,7 @@ class TimmOption(ModelOption):
     }
 
     def unavailable(self) -> str | None:
-        if importlib.util.find_spec("timm"):
-            return None
-        return "the package timm is not installed: pip install 'manyheads[timm]'"
+        return missing("timm", extra="timm")
 
     def note(self) -> str:
         return "any of its image models, by model.name"

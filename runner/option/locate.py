@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
@@ -168,3 +169,8 @@ def _made(key: str, value: Any) -> Any:
     if isinstance(target := value.get(TARGET), str):
         return call(key, target, locate(key, target), **arguments_of(key, value, without=()))
     return {name: _made(f"{key}.{name}", item) for name, item in value.items()}
+
+
+def missing(package: str, *, extra: str) -> str | None:
+    """That a package which an option needs is not installed, and how to get it; None if it is."""
+    return None if find_spec(package) else f"the package {package} is not installed: pip install 'manyheads[{extra}]'"

@@ -9,10 +9,9 @@ import PIL.Image
 import pytest
 import torch
 
-from manyheads.runner.data.image_files import ImageFiles
 from manyheads.runner.data.links import boundary
 from manyheads.runner.data.rank.splits import as_dataset
-from manyheads.runner.data.samples import CorruptSample
+from manyheads.runner.data.samples import CorruptSample, ImageFiles
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from tests import in_process

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from manyheads.runner.data.rank.build_data import warn_of_inherited
-from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
+from manyheads.runner.data.samples import DatasetWrapper
 from tests.zoo import Noise
 
 HELD = {

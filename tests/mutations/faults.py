@@ -193,9 +193,9 @@ FAULTS = (
     Fault(
         name="what does not fit its checksum is not fetched again",
         promise="changes no bit of training",
-        file="runner/data/shards/parts.py",
-        original="with self._shards.storage.part(*part[:3], entry=part.entry, again=attempt > 0) as file:",
-        replacement="with self._shards.storage.part(*part[:3], entry=part.entry, again=False) as file:",
+        file="runner/data/shards/files.py",
+        original="self._shards.storage.part(*part[:3], entry=part.entry, again=attempt > 0) as file,",
+        replacement="self._shards.storage.part(*part[:3], entry=part.entry, again=False) as file,",
         tests=("tests/data/shards/test_stored.py::test_what_is_damaged_on_the_disk_is_fetched_again",),
     ),
     Fault(

@@ -14,14 +14,12 @@ from manyheads.runner.commands.pack.write_tar import write_tar
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.data import token_files
 from manyheads.runner.data.data_option import Data, DataOption
-from manyheads.runner.data.image_files import ImageFiles
 from manyheads.runner.data.indexing import add_file
-from manyheads.runner.data.samples import Samples, TokenBlocks
-from manyheads.runner.data.shards import index_file
+from manyheads.runner.data.samples import ImageFiles, Samples, TokenBlocks
 from manyheads.runner.data.shards.blocks import BlockTable
 from manyheads.runner.data.shards.files import LocalFile
 from manyheads.runner.data.shards.index import NAME as INDEX
-from manyheads.runner.data.shards.index import TOKENS
+from manyheads.runner.data.shards.index import TOKENS, save_index
 from manyheads.runner.data.tokenizing import end_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
@@ -80,7 +78,7 @@ def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings)
         about = {"manyheads": __version__, "data": option.name, "splits": written.splits, "settings": asdict(settings)}
         write_whole(out.folder / NAME, json.dumps(about, indent=2) + "\n")
         out.finish(NAME)
-        index_file.write(written.contents, out.folder / INDEX)
+        save_index(written.contents, out.folder / INDEX)
         out.finish(INDEX)  # without which nothing is read from object storage
     root = shards if is_address(shards) else Path(shards).absolute()
     words = " ".join([f"data={kind}", f"data.root={quoted(root)}", *written.overrides])

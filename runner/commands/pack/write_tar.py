@@ -8,11 +8,11 @@ from pathlib import Path, PurePath
 from manyheads.runner.commands.pack.answer import Settings, Written
 from manyheads.runner.commands.pack.destination import Destination
 from manyheads.runner.data.data_option import Data
-from manyheads.runner.data.image_files import ImageFiles
 from manyheads.runner.data.links import content_of
+from manyheads.runner.data.samples import ImageFiles
 from manyheads.runner.data.shards.index import CONTENTS, ShardFile
 from manyheads.runner.data.tar import CLASS, CLASS_NAMES, IMAGES
-from manyheads.runner.data.tar.table import TarTable
+from manyheads.runner.data.tar.index import TarTable
 from manyheads.runner.data.tar.walk import BLOCK, members
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file, write_whole

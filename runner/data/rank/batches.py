@@ -129,9 +129,7 @@ class BatchDataset:
         return keys
 
     def _collect(self, request: BatchIndices, keys: np.ndarray) -> Batch:
-        samples: list[Any] = []
-        ids: list[int] = []
-        corrupt: list[Unreadable] = []
+        samples, ids, corrupt = list[Any](), list[int](), list[Unreadable]()
         for index, key in zip(request.indices.tolist(), keys.tolist(), strict=True):
             sample = self._read(index, key, corrupt)
             if sample is None and self.replace_corrupt:
@@ -194,5 +192,6 @@ class BatchDataset:
             key = int(sample_keys(self.seed, epoch, np.array([after]))[0])
             if (sample := self._read(after, key, [])) is not None:
                 return sample
-        message = f"{path} cannot be read, and neither can any other sample. Check data.root."
-        raise ConfigurationError(message, key="data.root")
+        raise ConfigurationError(
+            f"{path} cannot be read, and neither can any other sample. Check data.root.", key="data.root"
+        )

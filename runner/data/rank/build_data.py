@@ -13,7 +13,6 @@ from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import build_order
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.batches import BatchDataset
-from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.digests import are_same
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.loader import Loader
@@ -21,7 +20,7 @@ from manyheads.runner.data.rank.mixing import Mixing
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, build_split
-from manyheads.runner.data.samples import Dataset
+from manyheads.runner.data.samples import Dataset, DatasetWrapper
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.locate import call, load
 from manyheads.runner.option.trainer_section import TrainerSection
@@ -50,15 +49,18 @@ def build_data(option: DataOption) -> Data:
     options = option.arguments(*LOADING, *drawn, *TRANSFORMS)
     streaming: dict[str, Any] | None = None
     if option.order == "stream":
-        streaming = {"size": option.epoch_samples, "batch_size": option.batch_size}
-        streaming["multiple_of"] = option.batch_size if option.drop_last else 1
+        size, multiple_of = option.epoch_samples, option.batch_size if option.drop_last else 1
+        streaming = {"size": size, "batch_size": option.batch_size, "multiple_of": multiple_of}
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         try:
             splits = ("train", "val") if option.partition is None else ("train",)
             custom = load("manyheads.runner.data.rank.custom.Custom")
             data: Data = call("data", option.target, custom, kind, splits, streaming, **options)
         except FileNotFoundError as error:
-            raise ConfigurationError(_missing(option.target, error)) from error
+            name = error.filename if error.filename is not None else error
+            raise ConfigurationError(
+                f"data._target_={option.target}: {name} does not exist. Set the key that names it, such as data.root."
+            ) from error
     else:
         named = {"name": option.name} if "name" in inspect.signature(kind).parameters else {}
         data = call("data", option.target, kind, **options, **named)
@@ -81,9 +83,8 @@ def build_loaders(
     train, *evaluated = _build_splits(data, option, tests=trainer.test and not trainer.evaluate_only)
     if parallel.rank == 0:
         warn_of_inherited(train, num_workers=option.num_workers)
-    if option.on_device:
-        for dataset in (train, *evaluated):
-            dataset.to(parallel.device)  # type: ignore[attr-defined]
+    for dataset in (train, *evaluated) if option.on_device else ():
+        dataset.to(parallel.device)  # type: ignore[attr-defined]
     for stream in (train, *evaluated) if option.order == "stream" else ():
         if hasattr(stream, "begin"):
             stream.begin(parallel, seed=seed)
@@ -128,13 +129,16 @@ def build_sampler(
         raise _too_few(order.size, option.batch_size)
     mixing = resizing = None
     if trainer.mixup_alpha or trainer.cutmix_alpha:
-        probabilities = trainer.mix_prob, trainer.mix_switch_prob
-        mixing = Mixing(trainer.mixup_alpha, trainer.cutmix_alpha, *probabilities, seed)
+        mixing = Mixing(trainer.mixup_alpha, trainer.cutmix_alpha, trainer.mix_prob, trainer.mix_switch_prob, seed)
     if trainer.resize_from is not None:
-        start, end, step = trainer.resize_start, trainer.resize_end, trainer.resize_step
-        epochs = trainer.epochs_in(batches.updates)
         resizing = build_resizing(
-            train, name=option.name, first=trainer.resize_from, start=start, end=end, step=step, epochs=epochs
+            train,
+            name=option.name,
+            first=trainer.resize_from,
+            start=trainer.resize_start,
+            end=trainer.resize_end,
+            step=trainer.resize_step,
+            epochs=trainer.epochs_in(batches.updates),
         )
     return TrainingSampler(
         order,
@@ -176,11 +180,6 @@ def _build_splits(data: Data, option: DataOption, *, tests: bool) -> list[Datase
                 f'split="test", or raise ValueError if it has none. {HOW_TO_TEST}',
             )
     return [train, val, test]
-
-
-def _missing(target: str, error: FileNotFoundError) -> str:
-    name = error.filename if error.filename is not None else error
-    return f"data._target_={target}: {name} does not exist. Set the key that names it, such as data.root."
 
 
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)

@@ -31,8 +31,7 @@ def training_view(height: int, width: int, size: int) -> CropView:
 
     Source: Szegedy et al. 2014 (https://arxiv.org/abs/1409.4842), as in torchvision.transforms.
     """
-    box = random_crop(height, width)
-    return crop_view(box, size)._replace(is_mirrored=random.random() < 0.5)
+    return crop_view(random_crop(height, width), size)._replace(is_mirrored=random.random() < 0.5)
 
 
 def evaluation_view(height: int, width: int, size: int, *, short: int | None = None) -> CropView:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
+from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption, NamedSplits
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.build_data import LOADING
 from manyheads.runner.data.rank.rng import GENERATORS, restored
@@ -23,8 +23,7 @@ ABSENT = (ValueError, KeyError, AssertionError, NotImplementedError)  # what a c
 
 def refuse_without_split(target: str, build: Callable[..., Any]) -> None:
     """Raises ConfigurationError for a class, or a function, without the argument ``split``."""
-    parameters = signature(build).parameters.values()
-    if not any(parameter.name == "split" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+    if not any(p.name == "split" or p.kind is p.VAR_KEYWORD for p in signature(build).parameters.values()):
         rest = " does not take split. It is created with split='train' and with split='val': add that argument."
         raise ConfigurationError.at("data._target_", target, rest)
 
@@ -47,7 +46,7 @@ def is_stream(samples: Any) -> bool:
     return isinstance(samples, IterableDataset) or not (hasattr(samples, "__getitem__") and hasattr(samples, "__len__"))
 
 
-class Custom(Data):
+class Custom(NamedSplits):
     """Data of the user's class ``build``, called with split="train" and "val", and with "test" for trainer.test.
 
     The option's further keys are passed to it. uint8 images are scaled to 0..1, and normalized by the ``mean`` and
@@ -76,8 +75,8 @@ class Custom(Data):
         self._build, self._options, self._splits = build, options, dict[str, Dataset]()
         self.streaming = streaming
         for split in splits:
-            self._of(split)
-        train = self._of("train")
+            self.samples(split)
+        train = self.samples("train")
         self.mean, self.std = (_declared(train, *statistic) for statistic in (("mean", 0.0), ("std", 1.0)))
         classes = getattr(train, "classes", None)
         self.num_classes = num_classes or getattr(train, "num_classes", None) or (classes and len(classes))
@@ -85,7 +84,7 @@ class Custom(Data):
     @cached_property
     def num_inputs(self) -> int | None:  # type: ignore[override]
         """Numbers in a sample: those that the class declares, otherwise those of the first sample's first entry."""
-        train = self._of("train")
+        train = self.samples("train")
         if (declared := getattr(train, "num_inputs", None)) is not None or self.streaming is not None:
             return declared
         with restored(GENERATORS):  # for a class that draws from them
@@ -93,13 +92,7 @@ class Custom(Data):
         shape = getattr(sample[0], "shape", None) if isinstance(sample, (tuple, list)) else None
         return None if shape is None else math.prod(shape)
 
-    def split(self, *, train: bool) -> Dataset:
-        return self._of("train" if train else "val")
-
-    def test(self) -> Dataset:
-        return self._of("test")
-
-    def _of(self, split: str) -> Dataset:
+    def samples(self, split: str) -> Dataset:
         """The samples of a split. Raises ConfigurationError if the class says that it has none for an evaluation."""
         if split not in self._splits:
             options = combined("data", self._options, {"split": split})
@@ -131,9 +124,8 @@ class Custom(Data):
             )
         if not hasattr(samples, "__iter__"):
             raise ConfigurationError.at("data._target_", self._target, " gives samples without __iter__.")
-        is_train = split == "train"
         build_stream = load("manyheads.runner.data.rank.streams.parts.build_stream")
-        return build_stream(samples, **self.streaming, is_train=is_train, name=self._target)
+        return build_stream(samples, **self.streaming, is_train=split == "train", name=self._target)
 
 
 def _declared(dataset: Dataset, name: str, default: float) -> tuple[float, ...]:

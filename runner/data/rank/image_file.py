@@ -13,7 +13,6 @@ MOST_PIXELS = 400_000_000
 SMALL = 40_000_000  # pixels that any file may have; more only in proportion to its bytes, as all photos have
 PIXELS_PER_BYTE = 100
 MOST_SCANS = 100  # of a JPEG, each of which passes over all its pixels; progressive ones have some ten
-_SCAN = b"\xff\xda"
 
 
 def refuse_claim(content: bytes, height: int, width: int) -> None:
@@ -21,7 +20,7 @@ def refuse_claim(content: bytes, height: int, width: int) -> None:
     most = min(MOST_PIXELS, max(SMALL, PIXELS_PER_BYTE * len(content)))
     if height * width > most:
         raise ValueError(f"it claims {height} x {width} pixels; a file of {len(content):,} bytes may have {most:,}")
-    if content[:2] == b"\xff\xd8" and not has_one_scan(content) and (scans := content.count(_SCAN)) > MOST_SCANS:
+    if content[:2] == b"\xff\xd8" and not has_one_scan(content) and (scans := content.count(b"\xff\xda")) > MOST_SCANS:
         raise ValueError(f"it is a JPEG of {scans} scans; it may have {MOST_SCANS}")
 
 

@@ -39,21 +39,13 @@ class InMemory:
             images = resize(images, image_size)
         self.images, self.targets = images, targets
         self.image_size, self.side, self.augment = image_size, image_size, augment
+        self.uses_keys = augment == "crop_flip"
+        self.alternates = self.uses_keys and augmentation.flip == "alternating"
         if targets.ndim < 3:  # masks would have to be augmented too
             self.resize = self._resize
 
     def __len__(self) -> int:
         return len(self.targets)
-
-    @property
-    def alternates(self) -> bool:
-        """Whether the lowest bits of the samples' keys have to change from epoch to epoch."""
-        return self.augment == "crop_flip" and self.augmentation.flip == "alternating"
-
-    @property
-    def uses_keys(self) -> bool:
-        """Whether samples depend on their keys."""
-        return self.augment == "crop_flip"
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         key = torch.initial_seed() % 2**64  # as ``BatchDataset`` has seeded this sample
@@ -79,7 +71,7 @@ class InMemory:
         images = self.images.index_select(0, chosen)  # ten times as quick as images[chosen] on a CPU
         if images.shape[-1] != self.side:
             images = resize(images, self.side)
-        if self.augment == "crop_flip":
+        if self.uses_keys:
             images = crop_flip(images, keys, self.augmentation)
         return images.expand(-1, 3, -1, -1), self.targets.index_select(0, chosen)
 

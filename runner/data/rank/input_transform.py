@@ -60,12 +60,11 @@ class InputTransform:
 
         Returns the largest smaller error, relative to the spread of a feature. Raises ConfigurationError.
         """
-        errors = [0.0]
-        for tensor in tensors_in(inputs):
-            if tensor.dtype == torch.float64 and self.dtype != torch.float64 and tensor.numel():
-                features = tensor.reshape(-1, tensor.shape[-1]) if tensor.ndim > 1 else tensor.view(-1, 1)
-                errors.append(_rounding(features))
-        return max(errors)
+        if self.dtype == torch.float64:
+            return 0.0
+        doubles = (tensor for tensor in tensors_in(inputs) if tensor.dtype == torch.float64 and tensor.numel())
+        features = (t.reshape(-1, t.shape[-1]) if t.ndim > 1 else t.view(-1, 1) for t in doubles)
+        return max(map(_rounding, features), default=0.0)
 
     @cached_property
     def _normalization(self) -> tuple[Tensor, Tensor]:

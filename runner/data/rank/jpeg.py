@@ -51,8 +51,7 @@ def decode(content: bytes, size: PhotoSize, *, until: int | None = None, order: 
 
 def _upper(content: bytes, size: PhotoSize, rows: int, order: str) -> np.ndarray | None:
     """The upper ``rows`` of the photo; None for a file that may be damaged, or has to be read to its end."""
-    height_at = _height_at(content)
-    if height_at is None:
+    if (height_at := _height_at(content)) is None:
         return None
     lower, pixels = bytearray(content), np.empty((size.decoded(rows), size.decoded(size.width), 3), np.uint8)
     lower[height_at : height_at + 2] = rows.to_bytes(2, "big")

@@ -23,6 +23,7 @@ from manyheads.runner.task.rank.task import Task
 class Loader:
     """Loads the batches of one split, epoch by epoch, from any update on.
 
+    ``updates``: the number of updates in an epoch; ``samples``: of samples in the data set, whatever the limit.
     ``sample``: shape and dtype of a sample, set by the first batch whose input is a single tensor. ``rounding``: by how
     much inputs are rounded, set by an epoch's first batch, as in ``InputTransform.check``.
     """
@@ -40,19 +41,10 @@ class Loader:
         num_workers: int,
     ):
         self.batches, self.sampler, self.task, self.input_transform = batches, sampler, task, input_transform
+        self.updates, self.samples = sampler.updates, len(batches.dataset)
         self._is_checked, self.processes = False, num_workers
         workers = load("manyheads.runner.data.rank.workers.Workers") if num_workers else None
         self._workers = workers and workers(batches, num_workers)
-
-    @property
-    def updates(self) -> int:
-        """Number of updates in an epoch."""
-        return self.sampler.updates
-
-    @property
-    def samples(self) -> int:
-        """Number of samples in the data set, whatever the limit."""
-        return len(self.batches.dataset)
 
     def epoch(self, epoch: int, first_update: int = 0, *, continues: bool = False) -> Iterator[Batch]:
         """This rank's micro-batches of one epoch, on the device, images as (B, C, H, W).
@@ -61,11 +53,11 @@ class Loader:
         """
         requests = read_ahead(self.batches.dataset, self.sampler.epoch(epoch, first_update))
         if self._workers is None:
-            yield from self._entered(map(_sound, map(self.batches.fetch, requests)))
+            batches: Iterator[Any] = map(self.batches.fetch, requests)
         else:
             coming = copy(self.sampler).epoch(epoch + 1) if continues else iter(())
-            following = read_ahead(self.batches.dataset, coming)
-            yield from self._entered(map(_sound, self._workers.fetch(requests, following)))
+            batches = self._workers.fetch(requests, read_ahead(self.batches.dataset, coming))
+        yield from self._entered(map(_sound, batches))
 
     def example(self) -> Batch:
         """A micro-batch of the first epoch, with images at their full size; does not advance the loader."""
@@ -74,8 +66,7 @@ class Loader:
     def first(self, count: int) -> Any:
         """The model's inputs for the data set's first ``count`` samples, on the CPU, as in the first epoch."""
         indices = np.arange(min(count, self.samples))
-        batch = self.take(BatchIndices(0, indices, len(indices), 1.0))
-        return map_tensors(Tensor.cpu, batch.inputs)
+        return map_tensors(Tensor.cpu, self.take(BatchIndices(0, indices, len(indices), 1.0)).inputs)
 
     def spread(self, count: int) -> Any:
         """The content of a batch of ``count`` samples from all of the data set; None if none can be read."""

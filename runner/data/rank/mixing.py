@@ -108,8 +108,7 @@ def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
         slice(max(0, int(middle * size - side * size / 2)), min(size, int(middle * size + side * size / 2)))
         for middle, size in zip(mix.box, (height, width), strict=True)
     )
-    pasted = (rows.stop - rows.start) * (columns.stop - columns.start)
-    return rows, columns, 1 - pasted / (height * width)
+    return rows, columns, 1 - (rows.stop - rows.start) * (columns.stop - columns.start) / (height * width)
 
 
 def refuse_mixing(task: Task, *, mixup: float, cutmix: float) -> None:

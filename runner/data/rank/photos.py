@@ -34,7 +34,8 @@ class Photos(FileContents):
 
     ``train``: take random crops, mirrored half the time; ``paths``: the files, or their contents; ``classes``: their
     names; ``resize``: length of the shorter side in evaluation, in pixels, None for 256/224 of ``image_size``;
-    ``within``: the boundary that the files must be in (``links.boundary``).
+    ``within``: the boundary that the files must be in (``links.boundary``). ``preprocess``: how a photo becomes an
+    evaluation sample.
     """
 
     draws_from = ("random",)
@@ -53,24 +54,15 @@ class Photos(FileContents):
         self.paths, self.targets, self.classes, self.within = paths, targets, classes, within
         self.image_size, self.train, self.side = image_size, train, image_size
         self.short = resize or shorter_side(image_size)
+        self.preprocess = {"mode": "RGB", "resize": "shorter_side", "size": self.short, "crop": image_size}
+        self.read_ahead: ReadAhead | None = getattr(paths, "read_ahead", None)
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    @property
-    def read_ahead(self) -> ReadAhead | None:
-        """How the files are read ahead."""
-        return getattr(self.paths, "read_ahead", None)
-
     def resize(self, side: int | None) -> None:
         """Set the height and width of training samples, in pixels; None for ``image_size``."""
         self.side = side or self.image_size
-
-    @property
-    def preprocess(self) -> dict[str, Any]:
-        """How to turn a photo into an evaluation sample."""
-        size = self.image_size
-        return {"mode": "RGB", "resize": "shorter_side", "size": self.short, "crop": size}
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path = self.paths[index]

@@ -109,8 +109,7 @@ class EvaluationSampler:
         of, size = size, min(size, limited(-(-size // batch_size), limit) * batch_size)
         self._drawn = None if size == of else np.sort(np.random.RandomState(seed % 2**32).permutation(of)[:size])
         self.size, self.batch_size, self.rank, self.world_size = size, batch_size, rank, world_size
-        self.fill = fill
-        self.updates = -(-size // batch_size)
+        self.fill, self.updates = fill, -(-size // batch_size)
         self.subset = "" if self._drawn is None else f"{size:,} of {of:,} samples, drawn by data.split_seed={seed}"
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[BatchIndices]:
@@ -119,7 +118,6 @@ class EvaluationSampler:
             length = min(self.batch_size, self.size - start)
             low = start + length * self.rank // self.world_size
             high = start + length * (self.rank + 1) // self.world_size
-            filler = int(self.fill and low == high)
-            positions = np.arange(low, high + filler) % self.size
+            positions = np.arange(low, high + int(self.fill and low == high)) % self.size  # with a filler
             indices = positions if self._drawn is None else self._drawn[positions]
             yield BatchIndices(epoch, indices, high - low, 1.0)

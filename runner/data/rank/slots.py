@@ -21,26 +21,21 @@ ALIGNMENT = 64  # bytes
 
 
 class BatchSlot:
-    """Memory for one batch at a time. ``handle``: its descriptor, which this closes; ``size``: in bytes."""
+    """Memory for one batch at a time, with its bytes in ``content``.
+
+    ``handle``: its descriptor, which this closes; ``size``: in bytes.
+    """
 
     def __init__(self, handle: int, size: int):
         self.size = size
         try:
-            self._memory = mmap.mmap(handle, size)
+            self.content = mmap.mmap(handle, size)
         finally:
             os.close(handle)
 
-    def read(self, offset: int, length: int) -> bytes:
-        """Some of its bytes."""
-        return self._memory[offset : offset + length]
-
-    def write(self, offset: int, content: bytes) -> None:
-        """Replace some of its bytes."""
-        self._memory[offset : offset + len(content)] = content
-
     def memory(self, released: Callable[[], Any] | None = None) -> Tensor:
         """Its bytes, (size,) uint8. ``released`` is called once no tensor shares them any more."""
-        view = memoryview(self._memory)
+        view = memoryview(self.content)
         if released is not None:
             weakref.finalize(view, released).atexit = False
         return torch.frombuffer(view, dtype=torch.uint8)
@@ -80,8 +75,7 @@ class Filling:
 
     def __init__(self, slot: BatchSlot | None):
         self._memory = torch.empty(0, dtype=torch.uint8) if slot is None else slot.memory()
-        self._outside: list[tuple[Tensor, Location]] = []
-        self._inside: list[tuple[Tensor, Location]] = []
+        self._outside, self._inside = list[tuple[Tensor, Location]](), list[tuple[Tensor, Location]]()
         self.needs = 0  # bytes
 
     def collate(self, samples: Sequence[Any]) -> Any:

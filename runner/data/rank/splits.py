@@ -9,12 +9,11 @@ import torch
 
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.partition import ChosenSamples, Partition
-from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.digests import varies
 from manyheads.runner.data.rank.in_memory import InMemory, TableDataset, TokenDataset
 from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.data.read_ahead import ReadAhead
-from manyheads.runner.data.samples import Dataset, Files, ImageArrays, Samples, TableArrays, TokenBlocks
+from manyheads.runner.data.samples import Dataset, DatasetWrapper, Files, ImageArrays, Samples, TableArrays, TokenBlocks
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import arguments_of
 
@@ -39,10 +38,9 @@ def as_dataset(samples: Samples) -> Dataset:
     if isinstance(samples, Files):
         samples = samples.read()
     if isinstance(samples, ImageArrays):
-        images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
         return InMemory(
-            images,
-            targets,
+            torch.from_numpy(samples.images),
+            torch.from_numpy(samples.targets),
             image_size=samples.image_size,
             augment=samples.augment,
             classes=samples.classes,
@@ -60,8 +58,7 @@ def _samples(data: Data, split: str, partition: Partition | None, name: str) -> 
         if dataset is None:
             raise ConfigurationError.at("trainer.test", True, f": data={name} has no samples to test on. {HOW_TO_TEST}")
         return dataset
-    samples = data.split(train=True)
-    is_train = split == "train"
+    samples, is_train = data.split(train=True), split == "train"
     if isinstance(samples, Files):
         if (chosen := samples.chosen(partition, train=is_train)) is not None:
             return chosen
@@ -94,8 +91,7 @@ def _unaugmented(samples: Dataset) -> Dataset:
 
     Augmentation that is not random can't be seen, and is its samples' content.
     """
-    view = getattr(samples, "unaugmented", None)
-    redraws = hasattr(samples, "set_epoch")
+    view, redraws = getattr(samples, "unaugmented", None), hasattr(samples, "set_epoch")
     if view is None and not redraws and not varies(samples):
         return samples
     if view is None:

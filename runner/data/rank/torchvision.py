@@ -25,8 +25,8 @@ def read(files: TorchvisionFiles) -> ImageArrays:
     except Exception as error:  # each file format has errors of its own
         reason = str(error).splitlines() or [type(error).__name__]
         raise missing(files.name, files.root, reason[0]) from None
-    how = files.augment, classes, files.augmentation
-    return ImageArrays(images, np.asarray(targets, dtype=np.int64), files.image_size, *how)
+    targets = np.asarray(targets, dtype=np.int64)
+    return ImageArrays(images, targets, files.image_size, files.augment, classes, files.augmentation)
 
 
 def _mnist(kind: Any, files: TorchvisionFiles) -> tuple[np.ndarray, Any, list[str]]:

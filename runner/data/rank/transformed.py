@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.rng import GENERATORS
-from manyheads.runner.data.samples import Dataset
+from manyheads.runner.data.samples import Dataset, DatasetWrapper
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, tensors_in
 

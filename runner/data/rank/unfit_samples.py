@@ -46,9 +46,10 @@ def not_stacked(samples: Sequence[Any], ids: Sequence[int], error: Exception) ->
         for path, value in leaves.items():
             where, first = f"sample {ids[number]}{path}", values[0].get(path)
             if hasattr(value, "getbands"):
-                what = "is a PIL image. Add data.transform='[{_target_: torchvision.transforms.v2.PILToTensor}]' (and "
                 return ConfigurationError(
-                    f"{where} {what}data.val_transform), or return a tensor.", key="data.transform"
+                    f"{where} is a PIL image. Add data.transform='[{{_target_: torchvision.transforms.v2.PILToTensor}}]"
+                    "' (and data.val_transform), or return a tensor.",
+                    key="data.transform",
                 )
             if (shape := getattr(value, "shape", None)) != (other := getattr(first, "shape", None)):
                 shapes = [size and (*size,) for size in (shape, other)]

@@ -46,8 +46,7 @@ class Workers:
     """
 
     def __init__(self, batches: BatchDataset, count: int):
-        self._batches, self._most = batches, count
-        self._count = 1
+        self._batches, self._most, self._count = batches, count, 1
         self._taken, self._waited, self._since = 0, 0.0, -math.inf  # batches, seconds, and since when
         self._workers: deque[_Worker] = deque()  # the next one first
         self._asked: deque[tuple[bytes, _Worker]] = deque()  # requests whose batches have not been taken, in order
@@ -123,8 +122,7 @@ class _Worker:
         with without_collector():
             self._process.start()
         theirs.close()
-        self._slots: dict[int, BatchSlot] = {}
-        self._free: deque[int] = deque()
+        self._slots, self._free = dict[int, BatchSlot](), deque[int]()
 
     def ask(self, request: bytes) -> None:
         with suppress(ConnectionError):  # it has ended, as its answer will say
@@ -138,7 +136,7 @@ class _Worker:
         except (EOFError, ConnectionError):
             raise RuntimeError(f"a loader process exited unexpectedly{self._cause()}.") from None
         slot, free = self._slots[number], self._free
-        return unpack(slot.read(offset, length), slot.memory(lambda: free.append(number)))
+        return unpack(slot.content[offset : offset + length], slot.memory(lambda: free.append(number)))
 
     def dismiss(self) -> None:
         with suppress(ConnectionError):
@@ -162,9 +160,7 @@ class _Worker:
 def _work(number: int, batches: BatchDataset, channel: Connection) -> None:
     """Answer requests until dismissed."""
     _enter()
-    slots: dict[int, BatchSlot] = {}
-    free: list[int] = []
-    collates = batches.collate is default_collate
+    slots, free, collates = dict[int, BatchSlot](), list[int](), batches.collate is default_collate
     for request, freed in iter(channel.recv, None):
         free += freed
         chosen = free.pop() if free else len(slots)
@@ -184,7 +180,7 @@ def _work(number: int, batches: BatchDataset, channel: Connection) -> None:
             slots[chosen] = BatchSlot(os.dup(handle), size)
         slot = slots[chosen]
         filling.complete(slot)
-        slot.write(filling.needs, content)
+        slot.content[filling.needs : needs] = content
         channel.send((chosen, 0 if handle is None else slot.size, filling.needs, len(content)))
         if handle is not None:
             send_handle(channel, handle, None)

@@ -1,20 +1,28 @@
-"""Files of which any bytes can be read: on the local disk, or in object storage, where each block has a checksum."""
+"""Files of which any bytes can be read: on the local disk, or in object storage, where each block has a checksum.
+
+In object storage, parts of shards are fetched into the cache on the local disk, and checked when read. A part is some
+adjacent pieces of the index. Each has its own checksum, which is compared whenever it is read, whether it comes from
+the server or from the disk.
+"""
 
 import os
-from collections.abc import Callable
-from functools import partial
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from manyheads.runner.data.links import opened
 from manyheads.runner.data.shards.index import ShardIndex, crc
-from manyheads.runner.data.shards.parts import ShardParts
+from manyheads.runner.data.shards.stored import TRIES, StoredShards, called
 from manyheads.runner.errors import printable
 
 if TYPE_CHECKING:  # the parent, which only checks, starts without it
     import numpy as np
 
 BLOCK = 2**16  # bytes that share a checksum; small, since all of them are read for any of them
+MOST_KNOWN = 2**16  # parts whose ranges a process remembers
 CHANGED = "has changed since it was indexed, or was damaged on the way"
 
 
@@ -56,6 +64,63 @@ class LocalFile:
             return np.memmap(file, dtype, "r", start, (count,))
 
 
+class Range(NamedTuple):
+    """A part of a shard: bytes from ``start`` to ``stop``, called ``entry`` in the cache."""
+
+    shard: str
+    start: int
+    stop: int
+    entry: str
+
+
+class ShardParts:
+    """The parts of an index's shards.
+
+    ``start``, ``stop``: the first byte of a row of the index, and the one after its last; both grow within a shard.
+    """
+
+    def __init__(
+        self, shards: StoredShards, index: ShardIndex, start: Callable[[int], int], stop: Callable[[int], int]
+    ):
+        self._shards, self._index, self._start, self._stop = shards, index, start, stop
+        self.firsts = [0, *accumulate(shard.samples for shard in index.about.shards)]
+        self._range = lru_cache(MOST_KNOWN)(self._range_of)
+
+    def of(self, number: int, row: int) -> Range:
+        """The part with which a row of shard ``number`` is fetched."""
+        return self._range(number, self._start(row) // self._shards.reading.part)
+
+    def fetch_ahead(self, parts: Iterable[Range]) -> None:
+        """Request parts without waiting, each once."""
+        for part in dict.fromkeys(parts):
+            self._shards.storage.fetch_ahead(part.shard, part.start, part.stop, entry=part.entry)
+
+    def read(self, part: Range, start: int, stop: int, is_sound: Callable[[bytes], bool]) -> bytes | None:
+        """Bytes of a shard that are within the part; None if they were wrong each time that they were fetched.
+
+        Raises ConfigurationError.
+        """
+        for attempt in range(TRIES):
+            with (
+                self._shards.requests(f"{part.shard}: bytes {part.start} to {part.stop}"),
+                self._shards.storage.part(*part[:3], entry=part.entry, again=attempt > 0) as file,
+            ):
+                content = os.pread(file.fileno(), stop - start, start - part.start)
+            if is_sound(content):
+                return content
+        return None
+
+    def _range_of(self, number: int, position: int) -> Range:
+        """The range of all rows that begin in the same part of a shard."""
+        shard, size = self._index.about.shards[number], self._shards.reading.part
+        rows = range(self.firsts[number], self.firsts[number + 1])
+        low, high = (bisect_left(rows, edge * size, key=self._start) for edge in (position, position + 1))
+        start, stop = self._start(rows[low]), min(self._stop(rows[max(high - 1, low)]), shard.size)
+        return Range(
+            shard.name, start, stop, called(self._index.root, shard.name, self._index.about.digest, start, stop)
+        )
+
+
 class ObjectFile:
     """A file in object storage: shard ``number`` of an index of blocks."""
 
@@ -89,10 +154,9 @@ class ObjectFile:
 
     def fetch_ahead(self, start: int, stop: int) -> None:
         """Request bytes without waiting."""
-        row, at = self._first, start
-        parts = []
+        at, parts = start, []
         while at < min(stop, self.size):
-            parts.append(self._parts.of(self._number, row + at // BLOCK))
+            parts.append(self._parts.of(self._number, self._first + at // BLOCK))
             at = parts[-1].stop
         self._parts.fetch_ahead(parts)
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from manyheads.runner.data.links import boundary
 from manyheads.runner.data.shards.blocks import check_places
-from manyheads.runner.data.shards.files import LocalFile, ObjectFile
+from manyheads.runner.data.shards.files import LocalFile, ObjectFile, ShardParts
 from manyheads.runner.data.shards.index import ShardIndex, ShardKind
-from manyheads.runner.data.shards.parts import ShardParts
 from manyheads.runner.data.shards.stored import StoredShards
 from manyheads.runner.errors import ConfigurationError
 
@@ -41,8 +40,7 @@ class LocalFolder:
 
     def states(self, names: Sequence[str]) -> list[Any]:
         """What changes with the content of these shards, for a cache of what is computed from them."""
-        paths = [self.root / name for name in names]
-        statuses = [(str(path.absolute()), path.stat()) for path in paths]
+        statuses = [(str(path.absolute()), path.stat()) for path in (self.root / name for name in names)]
         return [(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns) for path, status in statuses]
 
 
@@ -73,7 +71,8 @@ class StoredFolder:
 
     def states(self, names: Sequence[str]) -> list[Any]:
         """The names of these shards, each with a digest of its blocks' checksums."""
-        return [(name, hashlib.sha256(self._rows(name, "checksum").tobytes()).hexdigest()) for name in names]
+        checksums = self.index.entries["checksum"]
+        return [(name, hashlib.sha256(checksums[self._span(name), 0].tobytes()).hexdigest()) for name in names]
 
     def highest(self, name: str) -> tuple[int, int]:
         """The highest token of a shard, -1 if it has none, and the first block that has it."""
@@ -81,9 +80,6 @@ class StoredFolder:
         if targets is None or not len(labels := targets[self._span(name)]):
             return -1, 0
         return int(labels.max()), int(labels.argmax())
-
-    def _rows(self, name: str, part: str) -> Any:
-        return self.index.entries[part][self._span(name), 0]
 
     def _span(self, name: str) -> slice:
         number = self._numbers[name]

@@ -1,14 +1,14 @@
 """Shards in object storage: how they are read; lists them, reads their index, and puts files beside them."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from manyheads.runner.data.shards import index_file
-from manyheads.runner.data.shards.index import BLOCKS, NAME, ShardFile, ShardIndex, ShardKind, check_shards
+from manyheads.runner.data.shards.index import BLOCKS, NAME, ShardFile, ShardIndex, ShardKind, check_shards, sound_index
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import cache_folder
@@ -45,8 +45,10 @@ class Reading:
         folder = keys["cache_folder"]
         cache_path = Path(folder).expanduser() if folder else cache_folder("storage")
         if cache_path is None:
-            why = "you have no home folder, or its cache can't be used"
-            raise ConfigurationError(f"data.cache_folder: {why}. Set it.", key="data.cache_folder")
+            raise ConfigurationError(
+                "data.cache_folder: you have no home folder, or its cache can't be used. Set it.",
+                key="data.cache_folder",
+            )
         cache = Cache(cache_path, int(keys["cache_gb"] * 10**9))
         return cls(cache, int(keys["fetch_mb"] * 10**6), keys["read_ahead"], seconds(keys["retry_for"]) or 0.0)
 
@@ -59,10 +61,8 @@ class StoredShards:
 
     def __init__(self, address: Address, reading: Reading, *, key: str = "data.root"):
         self.address, self.reading, self.key = address, reading, key
-        try:
+        with self.requests():
             self.storage = opened(address, retry_for=reading.retry_for, cache=reading.cache)
-        except StorageError as error:
-            raise self.failed(error) from None
 
     def __enter__(self) -> "StoredShards":
         return self
@@ -73,20 +73,16 @@ class StoredShards:
     @cached_property
     def objects(self) -> dict[str, Object]:
         """All objects below the address. Raises ConfigurationError."""
-        try:
+        with self.requests():
             return {shard.name: shard for shard in self.storage.list()}
-        except StorageError as error:
-            raise self.failed(error) from None
 
     def files(self, kind: ShardKind) -> list[ShardFile]:
         """The shards of this kind, by name. Raises ConfigurationError if there are none."""
-        shards = (shard for shard in self.objects.values() if shard.name.endswith(kind.suffixes))
-        files = [ShardFile(shard.name, shard.size, ()) for shard in shards]
-        if not files:
-            ending = " or ".join(kind.suffixes)
-            about = f": no object below it ends in {ending}. Set it to the address of the shards."
+        names = [name for name in self.objects if name.endswith(kind.suffixes)]
+        if not names:
+            about = f": no object below it ends in {' or '.join(kind.suffixes)}. Set it to the address of the shards."
             raise ConfigurationError.at(self.key, self.address, about)
-        return files
+        return [ShardFile(name, self.objects[name].size, ()) for name in names]
 
     def index(self, kind: ShardKind) -> ShardIndex:
         """The index beside the shards. Raises ConfigurationError if it is missing, damaged or not of these shards."""
@@ -107,17 +103,13 @@ class StoredShards:
 
     def content_of(self, name: str) -> bytes:
         """A small object's content. Raises ConfigurationError."""
-        try:
+        with self.requests(name):
             return self.storage.read(name)
-        except StorageError as error:
-            raise self.failed(error, name) from None
 
     def save(self, name: str, file: IO[bytes]) -> None:
         """Write an object's content to a file. Raises ConfigurationError."""
-        try:
+        with self.requests(name):
             self.storage.save(name, file)
-        except StorageError as error:
-            raise self.failed(error, name) from None
 
     def store(self, name: str, file: IO[bytes]) -> None:
         """Put a file beside the shards, and read it back.
@@ -125,32 +117,33 @@ class StoredShards:
         Raises ConfigurationError if that fails, or if other content is read each time, which is then removed.
         """
         digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-        try:
+        with self.requests(name):
             for _ in range(TRIES):
                 self.storage.store(name, file)
                 if self.storage.sha256(name) == digest:
                     return
             self.storage.remove(name)
-        except StorageError as error:
-            raise self.failed(error, name) from None
-        raise self.failed(StorageError("other content was read back than was stored"), name)
+            raise StorageError("other content was read back than was stored")
 
-    def failed(self, error: StorageError, what: str = "") -> ConfigurationError:
-        """The error for a failed request. ``what``: its object and range, if it had one."""
-        about = f" {printable(what)}:" if what else ""
-        return ConfigurationError.at(self.key, self.address, f":{about} {error}.")
+    @contextmanager
+    def requests(self, what: str = "") -> Iterator[None]:
+        """A context in which failed requests are ConfigurationErrors. ``what``: their object and range, if any."""
+        try:
+            yield
+        except StorageError as error:
+            about = f" {printable(what)}:" if what else ""
+            raise ConfigurationError.at(self.key, self.address, f":{about} {error}.") from None
 
     def _read(self, about: Object) -> ShardIndex:
+        entry = called(self.address, *about)
         for attempt in range(TRIES):
-            try:
-                entry = called(self.address, *about)
-                with self.storage.part(NAME, 0, about.size, entry=entry, again=attempt > 0) as file:
-                    file.seek(0)
-                    index = index_file.sound(self.address, file)
-            except StorageError as error:
-                raise self.failed(error, NAME) from None
-            if index is not None:
-                return index
+            with (
+                self.requests(NAME),
+                self.storage.part(NAME, 0, about.size, entry=entry, again=attempt > 0) as file,
+            ):
+                file.seek(0)
+                if (index := sound_index(self.address, file)) is not None:
+                    return index
         raise self._unusable(f"{NAME} is damaged, or was written by another version. Index again")
 
     def _unusable(self, what: str) -> ConfigurationError:

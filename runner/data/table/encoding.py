@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,7 @@ class NumberColumn:
                 f"{setting(name, IGNORED)}.",
                 key=f"data.columns.{name}",
             )
-        spread = float(there.std())
-        return cls(name, kind, float(there.mean()), spread or 1.0, len(there) < len(values))
+        return cls(name, kind, float(there.mean()), float(there.std()) or 1.0, len(there) < len(values))
 
 
 @dataclass(frozen=True)
@@ -168,10 +168,8 @@ class Encoding:
             values = texts.columns[column.name]
             others = values.filter(column.codes(values) == 0).drop_null()
             if count := len(others):
-                names = sorted(others.unique().to_pylist())
-                more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-                listed = printable(", ".join(names[:SHOWN]))
-                sentences.append(f"{printable(column.name)}: {listed}{more} ({counted(count, 'row')})")
+                names = listed(sorted(others.unique().to_pylist()), SHOWN)
+                sentences.append(f"{printable(column.name)}: {names} ({counted(count, 'row')})")
         return sentences
 
     def to_json(self) -> dict[str, Any]:
@@ -187,17 +185,14 @@ def encoding_of(content: Any) -> Encoding | None:
         target = TargetColumn(**{**content["target"], "classes": None if classes is None else tuple(classes)})
     except (KeyError, TypeError):
         return None
-    texts = [name for column in categories for name in (column.name, *column.values)]
-    texts += [text for column in numbers for text in (column.name, column.kind)] + [
-        target.name,
-        *(target.classes or ()),
-    ]
-    scaled: list[NumberColumn | TargetColumn] = [*numbers, target]
-    scales = [value for column in scaled for value in (column.mean, column.std)]
+    texts = [target.name, *(target.classes or ())]
+    texts += [text for column in numbers for text in (column.name, column.kind)]
+    texts += [text for column in categories for text in (column.name, *column.values)]
+    scales = [(column.mean, column.std) for column in numbers] + [(target.mean, target.std)]
     is_right = all(isinstance(text, str) for text in texts) and all(
-        isinstance(value, (int, float)) and math.isfinite(value) for value in scales
+        isinstance(value, (int, float)) and math.isfinite(value) for value in chain.from_iterable(scales)
     )
-    return Encoding(numbers, categories, target) if is_right and all(column.std for column in scaled) else None
+    return Encoding(numbers, categories, target) if is_right and all(std for _, std in scales) else None
 
 
 def stored_encoding(path: str, target: str) -> Encoding:

@@ -29,20 +29,20 @@ ID = re.compile(r"(^|[_\W])(id|uuid|guid|key|index|unnamed)($|[_\W\d])|[a-z](ID|
 
 def facts_of(table: "Table") -> dict[str, str]:
     """The header's rows by name: the columns and their kinds, filled values, and columns that the user should check."""
-    rows, encoding = table.rows, table.fitted
-    target = encoding.target
+    rows, encoding, target = table.rows, table.fitted, table.fitted.target
     what = "a number" if target.classes is None else counted(len(target.classes), "class", "classes")
     by_kind: dict[str, list[str]] = {}
     for column in encoding.numbers:
         by_kind.setdefault(column.kind.split()[0], []).append(column.name)
     by_kind[CATEGORY] = [column.name for column in encoding.categories]
-    plural = {CATEGORY: "categories"}
     lines = {"target": f"{printable(target.name)}, {what}"}
     if rows.kept is not None:
         skipped = sum(count for _, count in rows.files) - len(rows)
         lines["target"] += f"; skipped: {counted(skipped, 'row')} without it"
     lines["columns"] = "; ".join(
-        f"{counted(len(names), kind, plural.get(kind))}: {listed(names)}" for kind, names in by_kind.items() if names
+        f"{counted(len(names), kind, 'categories' if kind == CATEGORY else None)}: {listed(names)}"
+        for kind, names in by_kind.items()
+        if names
     )
     if ignored := [name for name, kind in table.kinds.items() if kind == IGNORED]:
         lines["ignored"] = listed(ignored)
@@ -85,18 +85,11 @@ def _doubts(table: "Table") -> dict[str, str]:
     """Columns that may be identifiers, give the target away, or be codes, each with the override to type."""
     rows, lines = table.rows, dict[str, str]()
     inferred = [name for name, kind in table.kinds.items() if name not in table.columns and kind in (NUMBER, CATEGORY)]
-    ids = [
-        name
-        for name in inferred
-        if is_identifier(
-            name, rows.columns[name], is_number=table.kinds[name] == NUMBER, is_whole=is_whole(rows.columns[name])
-        )
-    ]
-    if ids:
+    if ids := [n for n in inferred if is_identifier(n, rows.columns[n], is_number=table.kinds[n] == NUMBER)]:
         lines["ids"] = f"{listed(ids)}: nearly all values differ; to leave it out: {setting(ids[0], IGNORED)}"
     trains = table.masks[0]
-    leaking = leaks(table.fitted, table.fitted.raw(rows)[trains], np.asarray(table.fitted.target.values(rows))[trains])
-    if leaking:
+    targets = np.asarray(table.fitted.target.values(rows))[trains]
+    if leaking := leaks(table.fitted, table.fitted.raw(rows)[trains], targets):
         lines["leaks"] = (
             f"{listed(leaking)}: predicts the target alone; to leave it out: {setting(leaking[0], IGNORED)}"
         )
@@ -122,16 +115,14 @@ def _divided(table: "Table") -> str:
     return f"{how} {fraction:.0%} of the rows{by} (data.val_fraction)"
 
 
-def is_identifier(name: str, column: pyarrow.ChunkedArray, *, is_number: bool, is_whole: bool) -> bool:
+def is_identifier(name: str, column: pyarrow.ChunkedArray, *, is_number: bool) -> bool:
     """Whether nearly every value is another one, of a text; or all, of a whole number that is named or counted so."""
     values = column.drop_null()
     distinct = len(values.unique())
     if len(values) < FEWEST_ROWS or distinct < (1.0 if is_number else 0.9) * len(values):
         return False
-    if not is_number:
-        return True
-    if not is_whole:
-        return False
+    if not is_number or not is_whole(column):
+        return not is_number
     ends = compute.min_max(values.cast("float64")).as_py()
     return bool(ID.search(name.lower()) or ID.search(name)) or ends["max"] - ends["min"] == distinct - 1
 
@@ -146,12 +137,11 @@ def leaks(encoding: Encoding, raw: np.ndarray, target: np.ndarray) -> list[str]:
     """The columns each of which predicts the target alone. ``raw``, ``target``: of the training rows."""
     if len(target) < FEWEST_ROWS:
         return []
-    count = len(encoding.numbers)
-    names = encoding.names
+    count, has_classes = len(encoding.numbers), encoding.target.classes is not None
     return [
-        names[number]
-        for number in range(raw.shape[1])
-        if _tells(raw[:, number], target, is_code=number >= count, has_classes=encoding.target.classes is not None)
+        name
+        for number, name in enumerate(encoding.names)
+        if _tells(raw[:, number], target, is_code=number >= count, has_classes=has_classes)
     ]
 
 

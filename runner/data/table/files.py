@@ -153,11 +153,11 @@ def read(files: Sequence[Path], how: TableFormat, *, only: str | None = None) ->
 
 def of_rows(rows: Sequence[Mapping[str, Any]], how: TableFormat) -> TextColumns:
     """Rows that are no file, each a value by column."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    given = {name: [None if (value := row.get(name)) is None else str(value) for row in rows] for name in names}
-    columns = {name: _cleaned(pyarrow.array(values, pyarrow.string()), how) for name, values in given.items()}
-    joined = {name: pyarrow.chunked_array([column]) for name, column in columns.items()}
-    return TextColumns(joined, frozenset(), ((Path("the given rows"), len(rows)),))
+    columns = dict[str, pyarrow.ChunkedArray]()
+    for name in dict.fromkeys(name for row in rows for name in row):
+        texts = [None if (value := row.get(name)) is None else str(value) for row in rows]
+        columns[name] = pyarrow.chunked_array([_cleaned(pyarrow.array(texts, pyarrow.string()), how)])
+    return TextColumns(columns, frozenset(), ((Path("the given rows"), len(rows)),))
 
 
 def columns_of(columns: Iterable[str]) -> str:
@@ -168,10 +168,9 @@ def columns_of(columns: Iterable[str]) -> str:
 def refuse_lacking(columns: Sequence[str], name: str, key: str, *, kind: str | None = None) -> None:
     """Raises ConfigurationError for a column that the files lack. ``kind``: what ``key.name`` was set to, if it was."""
     if name not in columns:
-        is_kind = kind is not None
-        form = f", as {setting('sale id', IGNORED)} if its name has spaces" if is_kind else ""
+        form = "" if kind is None else f", as {setting('sale id', IGNORED)} if its name has spaces"
         raise ConfigurationError.at(
-            f"{key}.{name}" if is_kind else key,
+            key if kind is None else f"{key}.{name}",
             name if kind is None else kind,
             f": there is no such column.{nearest(name, columns)} The columns are {columns_of(columns)}. "
             f"Set it to one of them{form}, or data.root to a table whose first line names its columns.",
@@ -195,14 +194,9 @@ def _parquet(file: Path, source: Any, how: TableFormat, only: str | None) -> tup
             refuse_lacking(table.column_names, only, "data.target")
             table = table.select([only])
         values = {field.name: table[field.name].combine_chunks() for field in table.schema}
-        types = pyarrow.types
-        texts = {
-            name
-            for name, column in values.items()
-            if types.is_string(_type(column)) or types.is_large_string(_type(column))
-        }
-        nested = next((name for name, column in values.items() if types.is_nested(_type(column))), None)
-        if nested is not None:
+        kinds = {name: _type(column) for name, column in values.items()}
+        texts = {name for name, kind in kinds.items() if kind in (pyarrow.string(), pyarrow.large_string())}
+        if (nested := next((name for name, kind in kinds.items() if pyarrow.types.is_nested(kind)), None)) is not None:
             raise ConfigurationError.at(
                 "data.root", file, f": the column {nested} holds {values[nested].type}, not single values. Remove it."
             )
@@ -254,8 +248,8 @@ def _header(file: Path, head: bytes, delimiter: str) -> tuple[list[str], str]:
         raise _unreadable(file, "it is not a text")
     if not line.strip():
         raise ConfigurationError.at("data.root", file, " is empty. Set it to a file with rows.")
-    candidates = ("\t",) if ".tsv" in file.suffixes and delimiter == "auto" else DELIMITERS
-    candidates = candidates if delimiter == "auto" else (delimiter,)
+    usual = ("\t",) if ".tsv" in file.suffixes else DELIMITERS
+    candidates = usual if delimiter == "auto" else (delimiter,)
     rows = {character: next(csv.reader([line], delimiter=character)) for character in candidates}
     used = max(rows, key=lambda character: len(rows[character]))
     names = [name.strip() or f"column_{number}" for number, name in enumerate(rows[used], 1)]

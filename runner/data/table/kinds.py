@@ -31,8 +31,10 @@ def kind_of(column: pyarrow.ChunkedArray, *, name: str, is_text: bool, where: Ca
     """
     values = column.drop_null()
     if not len(values):
-        rest = f" has no value in any row. Set {setting(name, IGNORED)}."
-        raise ConfigurationError(f"the column {printable(name)}{rest}", key=f"data.columns.{name}")
+        raise ConfigurationError(
+            f"the column {printable(name)} has no value in any row. Set {setting(name, IGNORED)}.",
+            key=f"data.columns.{name}",
+        )
     numbers = _matching(values, DIGITS)
     if numbers and not is_text and not _matching(values, CODE):
         if numbers == len(values):
@@ -58,10 +60,8 @@ def numbers_in(column: pyarrow.ChunkedArray, kind: str, *, name: str, where: Cal
         lower = compute.utf8_lower(column)
         allowed = pyarrow.array([*set().union(*PAIRS), "0", "1"])
         _refuse_others(column, compute.is_in(lower, allowed), name, kind, where)
-        is_true = compute.is_in(lower, pyarrow.array(TRUE))
-        parsed = compute.if_else(column.is_null(), pyarrow.scalar(None, pyarrow.bool_()), is_true).cast(
-            pyarrow.float64()
-        )
+        is_true = compute.is_in(lower, pyarrow.array(TRUE)).cast(pyarrow.float64())
+        parsed = compute.if_else(column.is_null(), pyarrow.scalar(None, pyarrow.float64()), is_true)
     else:
         times = _times(column, kind)
         _refuse_others(column, times.is_valid(), name, kind, where)
@@ -140,8 +140,7 @@ def _instead(name: str, kind: str) -> str:
 
 
 def _mixed(column: Any, name: str, count: int, where: Callable[[int], str]) -> ConfigurationError:
-    is_other = compute.invert(compute.fill_null(_is(column, DIGITS), True))
-    row = compute.index(is_other, True).as_py()
+    row = compute.index(_is(column, DIGITS), False).as_py()
     value = column[row].as_py()
     comma = f" If it is a number, set {DECIMAL_COMMA}." if "," in value else ""
     return ConfigurationError(

@@ -1,6 +1,5 @@
 """Declarations of data=table."""
 
-import importlib.util
 import inspect
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.errors import ConfigurationError, warn
-from manyheads.runner.option.locate import signature
+from manyheads.runner.option.locate import missing, signature
 from manyheads.runner.option.rules import (
     AUTO,
     NULL,
@@ -72,9 +71,7 @@ class TableOption(DataOption):
         return "val" in self.table.files
 
     def unavailable(self) -> str | None:
-        if importlib.util.find_spec("pyarrow"):
-            return None
-        return "the package pyarrow is not installed: pip install 'manyheads[table]'"
+        return missing("pyarrow", extra="table")
 
     @property
     def column(self) -> str:
@@ -104,8 +101,7 @@ class TableOption(DataOption):
         return super().resolved_keys()
 
     def resolved(self, run: RunConfig) -> RunConfig:
-        run = super().resolved(run)
-        keys: dict[str, Any] = {}
+        run, keys = super().resolved(run), dict[str, Any]()
         if self.encoding == "auto":
             keys["encoding"] = _encoding_of(run.checkpoint.load)
         column, wanted = self.column, OF_TASK.get(run.task.name)
@@ -125,10 +121,8 @@ class TableOption(DataOption):
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
         table = self.table
-        table.split(train=True)
-        table.split(train=False)
-        if run.trainer.test:
-            table.test()
+        for split in ("train", "val", *(("test",) if run.trainer.test else ())):
+            table.samples(split)
         if table.categories and "categories" not in signature(run.model.kind).parameters:
             warn(
                 f"model={run.model.title} gets the codes of {counted(len(table.categories), 'category', 'categories')} "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.data_option import NamedSplits
 from manyheads.runner.data.partition import ALL, Partition
 from manyheads.runner.data.samples import TableArrays
 from manyheads.runner.data.table.encoding import Encoding, TargetColumn, fitted, stored_encoding
@@ -29,7 +29,7 @@ MOST_CLASSES = 10  # of a target of whole numbers, with more of which it is a nu
 
 
 @dataclass(kw_only=True, eq=False)
-class Table(Data):
+class Table(NamedSplits):
     """Rows of ``root``, whose column ``target`` is predicted from all others but ``group`` and those that are ignored.
 
     ``columns``: kinds by name, for those whose kind is not to be inferred. ``encoding``: the model.json of the run
@@ -72,14 +72,12 @@ class Table(Data):
         target = self.fitted.target
         return (target.mean, target.std) if target.classes is None else None
 
-    def split(self, *, train: bool) -> TableArrays:
-        if train or self.partition is not None:
-            encoding = self.fitted  # what nothing can be learned from is said before how it is divided
-            return _arrays(encoding, self.rows, self.masks[0 if train else 1])
-        return _arrays(self.fitted, self.of_split("val"))
-
-    def test(self) -> TableArrays | None:
-        split = "val" if self.partition is not None and "val" in self.files else "test"
+    def samples(self, split: str) -> TableArrays:
+        encoding = self.fitted  # what nothing can be learned from is said before how it is divided
+        if split == "train" or (split == "val" and self.partition is not None):
+            return _arrays(encoding, self.rows, self.masks[0 if split == "train" else 1])
+        if split == "test" and self.partition is not None and "val" in self.files:
+            split = "val"
         if split not in self.files:
             raise ConfigurationError.at(
                 "trainer.test",
@@ -87,7 +85,7 @@ class Table(Data):
                 ": there is no file with test in its name. Put the rows for the test into one, and set data.root to "
                 "the folder of both.",
             )
-        return _arrays(self.fitted, self.of_split(split))
+        return _arrays(encoding, self.of_split(split))
 
     # -- the rows ------------------------------------------------------------------------------------
 
@@ -150,17 +148,15 @@ class Table(Data):
     def masks(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the training files to train on, and to validate on."""
         rows = self.rows
-        if self.val_fraction == ALL:  # an evaluation builds training samples too, and takes none
-            return np.ones(len(rows), bool), np.ones(len(rows), bool)
-        if self.partition is None:
-            return np.ones(len(rows), bool), np.zeros(len(rows), bool)
+        if self.val_fraction == ALL or self.partition is None:
+            # With ALL, an evaluation builds training samples too, and takes none.
+            return np.ones(len(rows), bool), np.full(len(rows), self.val_fraction == ALL)
         groups = times = None
         if self.group is not None:
             column = rows.columns[self.group].fill_null("")
             groups = column.combine_chunks().dictionary_encode().indices.to_numpy()
         if self.time is not None:
-            kind = self.kinds[self.time]
-            times = numbers_in(rows.columns[self.time], kind, name=self.time, where=rows.row)
+            times = numbers_in(rows.columns[self.time], self.kinds[self.time], name=self.time, where=rows.row)
         return validating(self.partition, len(rows), groups=groups, times=times)
 
     # -- what they say -------------------------------------------------------------------------------

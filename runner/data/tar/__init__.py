@@ -94,10 +94,9 @@ class Tar(ShardedSamples):
                 content = self.stored.content_of(CLASS_NAMES)
             else:
                 return None
-            text = content.decode()
+            return [name.strip() for name in content.decode().splitlines()]
         except (FileNotFoundError, ValueError):
             return None
-        return [name.strip() for name in text.splitlines()]
 
     @property
     def is_text(self) -> bool:
@@ -106,21 +105,14 @@ class Tar(ShardedSamples):
     def counted_classes(self) -> int | None:
         return max(len(self.classes or ()), self.index.about.classes or 0) or None
 
-    def split(self, *, train: bool) -> Samples:
-        return self._samples("train" if train else "val")
-
-    def test(self) -> Samples | None:
-        return self._samples("test") if self.chosen("test", self._names, may_lack=True) else None
-
-    @property
-    def _names(self) -> list[str]:
-        return [shard.name for shard in self.index.about.shards]
-
-    def _samples(self, split: str) -> Samples:
-        kind = kind_of(self.index, self.fields)
+    def samples(self, split: str) -> Samples | None:
+        numbers = self.chosen(split, [shard.name for shard in self.index.about.shards])
+        if split == "test" and not numbers:
+            return None
+        is_local, kind = isinstance(self.place, Path), kind_of(self.index, self.fields)
+        samples = members.Samples(self.index, numbers) if is_local else StoredSamples(self.index, numbers, self.stored)
         if kind == "text":
-            return self._text(split)
-        samples = self._own(split)
+            return self._text(samples, split)
         if kind == "images":
             contents = members.TarContents(samples, self._columns(IMAGES))
             return self.images(contents, members.Targets(samples), train=split == "train", classes=self.classes)
@@ -129,18 +121,11 @@ class Tar(ShardedSamples):
         wanted = [(field.split("|"), self._columns(field.split("|"))) for field in self.fields]
         return Fields(samples, wanted, self.decoders, self.classes)
 
-    def _own(self, split: str) -> members.Samples:
-        numbers = self.chosen(split, self._names)
-        if isinstance(self.place, Path):
-            return members.Samples(self.index, numbers)
-        return StoredSamples(self.index, numbers, self.stored)
-
     def _columns(self, fields: Sequence[str]) -> list[int]:
         names = self.index.about.fields
         return [names.index(field) for field in fields if field in names]
 
-    def _text(self, split: str) -> TokenBlocks:
-        samples = self._own(split)
+    def _text(self, samples: members.Samples, split: str) -> TokenBlocks:
         states: list[Any] = [self.index.about.digest, samples.numbers]
         if isinstance(self.place, Path):
             shards = [self.place / self.index.about.shards[number].name for number in samples.numbers]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from manyheads.runner.data.links import boundary, refuse_leaving
 from manyheads.runner.data.shards.index import NONE, Advance, ShardFile, ShardIndex
-from manyheads.runner.data.tar.table import TarTable
+from manyheads.runner.data.tar.index import TarTable
 from manyheads.runner.data.tar.walk import BLOCK, Member, Unsound
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import yaml_text
@@ -48,8 +48,7 @@ def build(root: Path, files: Sequence[ShardFile], advance: Advance = lambda: Non
     It has no checksums: a file's header is checked when it is read.
     """
     numbers = {name: number for number, name in enumerate(_shards(root))}
-    missing = sorted(numbers.keys() - {file.name for file in files})
-    if missing:
+    if missing := sorted(numbers.keys() - {file.name for file in files}):
         raise ConfigurationError.at("data.root", root, f": {DATABASE} names {printable(missing[0])}, which is missing.")
     table = TarTable(checked=NONE)
     try:
@@ -71,8 +70,10 @@ def _members(database: sqlite3.Connection, number: int | None, handle: int, size
             isinstance(key, str) and isinstance(field, str) and isinstance(offset, int) and isinstance(length, int)
         )
         if not is_sound or offset < BLOCK or length < 0 or offset + length > size:
-            what = f"{DATABASE} says that {key}.{field} is at bytes {offset} to {offset} + {length}"
-            raise Unsound(f"it has {size:,} bytes, but {what}. Run energon prepare again, or remove {FOLDER}")
+            raise Unsound(
+                f"it has {size:,} bytes, but {DATABASE} says that {key}.{field} is at bytes {offset} to {offset} + "
+                f"{length}. Run energon prepare again, or remove {FOLDER}"
+            )
         yield Member(key, field.lower(), offset, length, b"")
 
 
@@ -89,8 +90,7 @@ def _shards(root: Path) -> list[str]:
     """The names of the shards below the root, in Energon's order. Raises ConfigurationError."""
     path = next(root / name for name in INFOS if (root / name).is_file())
     try:
-        text = read_text(path)
-        content = parse_json(text) if path.suffix == ".json" else yaml_text.parse(text)
+        content = (parse_json if path.suffix == ".json" else yaml_text.parse)(read_text(path))
         return [str(name) for name in content["shard_counts"]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml_text.Error):
         raise ConfigurationError.at("data.root", root, f": {printable(path)} has no shard_counts.") from None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from manyheads.runner.data.links import MOST_BYTES, boundary, opened
 from manyheads.runner.data.read_ahead import ReadAhead
@@ -91,30 +91,30 @@ class Samples:
         offsets = self.index.entries[row]["offset"]
         offset = int(offsets[offsets > 0].min() if column is None else offsets[column])
         key = next((name for at, name in self._files(number) if at == offset), f"sample {sample}")
-        return f"{printable(self.index.root / self.index.about.shards[number].name)}: {printable(key)}"
+        return f"{printable(self._path(number))}: {printable(key)}"
 
     def _files(self, number: int) -> Iterator[tuple[int, str]]:
         """Offset and name of each file in a shard, for messages; as far as the shard can still be read."""
-        assert isinstance(self.index.root, Path)
-        path = self.index.root / self.index.about.shards[number].name
-        with suppress(OSError, Unsound), opened(path, self.within) as handle:
+        with suppress(OSError, Unsound), opened(self._path(number), self.within) as handle:
             for member in members(handle, os.fstat(handle).st_size):
                 yield member.offset, f"{member.key}.{member.field}"
 
     def _is_sound(self, block: bytes, size: int, checksum: int) -> bool:
         if len(block) != BLOCK + size:
             return False
-        if self.index.about.checked == CONTENTS:
-            return crc(block) == checksum
-        if self.index.about.checked == HEADERS:
-            return crc(block[:BLOCK]) == checksum
+        checked = self.index.about.checked
+        if checked in (CONTENTS, HEADERS):
+            return crc(block if checked == CONTENTS else block[:BLOCK]) == checksum
         return is_header(block[:BLOCK], size)
 
-    def _open(self, number: int) -> "_Handle":
+    def _path(self, number: int) -> Path:
+        """The path of a shard."""
         assert isinstance(self.index.root, Path)
-        path = self.index.root / self.index.about.shards[number].name
+        return self.index.root / self.index.about.shards[number].name
+
+    def _open(self, number: int) -> "_Handle":
         try:
-            with opened(path, self.within) as handle:
+            with opened(self._path(number), self.within) as handle:
                 return _Handle(os.dup(handle))
         except FileNotFoundError:
             raise self.index.changed(number, "is missing, but was there when the shards were indexed") from None
@@ -140,16 +140,11 @@ class TarContents(Sequence[StoredFile]):
     def __len__(self) -> int:
         return len(self.samples)
 
-    @overload
-    def __getitem__(self, index: int) -> StoredFile: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[StoredFile]: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[position] for position in range(len(self))[index]]
         sample = range(len(self))[index]
-        content = self.samples.content(sample, self.columns)
-        if content is None:
+        if (content := self.samples.content(sample, self.columns)) is None:
             fields = ", ".join(self.samples.index.about.fields[column] for column in self.columns)
             raise CorruptSample(self.samples.name(sample), f"it has none of the fields {fields}")
         return content
@@ -164,11 +159,7 @@ class Targets(Sequence[int]):
     def __len__(self) -> int:
         return len(self.samples)
 
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[position] for position in range(len(self))[index]]
         targets = self.samples.index.targets

@@ -6,11 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from manyheads.runner.data.read_ahead import ReadAhead
-from manyheads.runner.data.shards.files import CHANGED
+from manyheads.runner.data.shards.files import CHANGED, ShardParts
 from manyheads.runner.data.shards.index import CONTENTS, NAME, TAR, Advance, ShardIndex
-from manyheads.runner.data.shards.parts import ShardParts
 from manyheads.runner.data.shards.stored import StoredShards
-from manyheads.runner.data.tar import table
+from manyheads.runner.data.tar.index import TarTable
 from manyheads.runner.data.tar.members import Samples
 from manyheads.runner.data.tar.walk import BLOCK, members
 from manyheads.runner.errors import printable
@@ -37,8 +36,7 @@ class StoredSamples(Samples):
         offsets, sizes = (self.index.entries[row][part] for part in ("offset", "size"))
         column = int((offsets > 0).argmax()) if column is None else column
         start, size = int(offsets[column]), int(sizes[column])
-        shard = printable(self.index.about.shards[number].name)
-        field = printable(self.index.about.fields[column])
+        shard, field = printable(self.index.about.shards[number].name), printable(self.index.about.fields[column])
         return f"{self.index.root}/{shard}: bytes {start} to {start + size}, {field} of sample {sample}"
 
     def _fetch_ahead(self, samples: "np.ndarray") -> None:
@@ -63,7 +61,7 @@ class StoredSamples(Samples):
 
 def build(shards: StoredShards, advance: Advance) -> ShardIndex:
     """An index of the shards, with checksums, for which all of them are read once. Raises ConfigurationError."""
-    growing = table.TarTable(checked=CONTENTS)
+    growing = TarTable(checked=CONTENTS)
     for shard in shards.files(TAR):
         with tempfile.TemporaryFile() as file:
             shards.save(shard.name, file)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.data.rank.streams.reached import Reached
+from manyheads.runner.data.rank.streams.stream import Reached
 from manyheads.runner.errors import warn
 from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.progress import Progress

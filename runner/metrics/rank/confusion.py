@@ -78,10 +78,7 @@ class OfConfusion(Metric):
 
     def value(self, sums: Mapping[str, Tensor]) -> float | None:
         matrix = sums["confusion"]
-        hits, rows, columns = matrix.diag(), matrix.sum(1), matrix.sum(0)
-        if not rows.sum():
-            return None
-        return 100 * float(self.of(hits, rows, columns))
+        return 100 * float(self.of(matrix.diag(), matrix.sum(1), matrix.sum(0))) if matrix.sum() else None
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """The metric of each class. hits: correct predictions; rows: samples; columns: predictions; all (classes,)."""

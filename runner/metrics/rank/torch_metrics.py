@@ -30,11 +30,11 @@ class TorchMetric(Metric):
         self.states = dict(metric.metric_state)
         summable = bool(self.states) and all(isinstance(state, Tensor) for state in self.states.values())
         self._refuse(not summable, "keeps every sample, not sums: set its thresholds, or use metrics=[auroc]")
-        better = {True: "max", False: "min"}.get(metric.higher_is_better)
-        self._refuse(direction is None and better is None, f"has no better direction: set metrics.{name}.direction")
-        self.direction = direction or ("max" if better == "max" else "min")
+        is_unknown = direction is None and metric.higher_is_better is None
+        self._refuse(is_unknown, f"has no better direction: set metrics.{name}.direction")
+        self.direction = direction or ("max" if metric.higher_is_better else "min")
         self.shapes = {state: tuple(default.shape) for state, default in self.states.items()}
-        metric.distributed_available_fn = _alone  # states are summed by the run; its own exchange would wait forever
+        metric.distributed_available_fn = lambda: False  # the run sums states; its own exchange would wait forever
         metric.compute_with_cache = False
         self._unproved = True
 
@@ -92,9 +92,4 @@ class TorchMetric(Metric):
 
     def _refuse(self, wrong: bool, why: str) -> None:
         if wrong:
-            kind = type(self.metric).__name__
-            raise ConfigurationError.at(f"metrics.{self.name}.metric", kind, f" {why}.")
-
-
-def _alone() -> bool:
-    return False
+            raise ConfigurationError.at(f"metrics.{self.name}.metric", type(self.metric).__name__, f" {why}.")

@@ -24,12 +24,9 @@ def describe(
     """
     dataset, input_transform = evaluation.batches.dataset, evaluation.input_transform
     shape, dtype = evaluation.sample or (train and train.sample) or (None, None)
-    mean: tuple[float, ...] | None
-    std: tuple[float, ...] | None
-    if dtype is None or (dtype == "uint8" and shape is not None and len(shape) > 2):
-        mean, std = numbers(input_transform.mean), numbers(input_transform.std)
-    else:  # normalized by the data set itself
-        mean, std = (numbers(getattr(dataset, name, None)) for name in ("mean", "std"))
+    are_pixels = dtype is None or (dtype == "uint8" and shape is not None and len(shape) > 2)
+    source: Any = input_transform if are_pixels else dataset  # which otherwise has normalized its samples itself
+    mean, std = (numbers(getattr(source, name, None)) for name in ("mean", "std"))
     return Description(
         num_classes=None if num_classes is None else int(num_classes),
         classes=_classes(dataset),

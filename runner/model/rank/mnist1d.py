@@ -16,8 +16,7 @@ class SignalClassifier(nn.Module):
 
     def __init__(self, *, kind: str, num_classes: int):
         super().__init__()
-        kinds = {"linear": _linear, "mlp": _mlp, "cnn": _cnn, "gru": _gru}
-        self.layers = kinds[kind](num_classes)
+        self.layers = {"linear": _linear, "mlp": _mlp, "cnn": _cnn, "gru": _gru}[kind](num_classes)
 
     def forward(self, signals: Tensor) -> Tensor:
         return self.layers(signals)

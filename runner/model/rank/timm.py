@@ -29,7 +29,12 @@ def timm_model(
     ``options``: further arguments of its class. Raises ConfigurationError.
     """
     if not timm.is_model(name):
-        raise _unknown(name)
+        raise ConfigurationError.at(
+            "model.name",
+            name,
+            f": timm {timm.__version__} has no such model.{nearest(name, timm.list_models())} "
+            f"timm.list_models('{name[:4]}*') lists them.",
+        )
     full = f"{name.partition('.')[0]}.{pretrained}" if isinstance(pretrained, str) else name
     given: dict[str, Any] = {"drop_rate": drop_rate, "drop_path_rate": drop_path_rate}
     arguments = {key: value for key, value in given.items() if value is not None} | (options or {})
@@ -47,25 +52,12 @@ def timm_model(
     except (OSError, RuntimeError) as error:
         if not pretrained:
             raise
-        raise ConfigurationError(_not_fetched(full, pretrained, error)) from error
+        raise ConfigurationError(
+            f"model.pretrained={str(pretrained).lower()}: timm's weights for {full} cannot be loaded "
+            f"({first_line(error)}). Download them on a machine with a network and set model.pretrained=<that file>, "
+            "or model.pretrained=null."
+        ) from error
     if pretrained:
         source: Any = model.pretrained_cfg
         model.began_with = f"timm's {source['architecture']}.{source['tag']}"  # type: ignore[assignment]
     return model
-
-
-def _unknown(name: str) -> ConfigurationError:
-    return ConfigurationError.at(
-        "model.name",
-        name,
-        f": timm {timm.__version__} has no such model.{nearest(name, timm.list_models())} "
-        f"timm.list_models('{name[:4]}*') lists them.",
-    )
-
-
-def _not_fetched(name: str, pretrained: bool | str, error: Exception) -> str:
-    return (
-        f"model.pretrained={str(pretrained).lower()}: timm's weights for {name} cannot be loaded "
-        f"({first_line(error)}). Download them on a machine with a network and set model.pretrained=<that file>, or "
-        "model.pretrained=null."
-    )

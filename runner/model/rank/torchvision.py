@@ -111,8 +111,7 @@ def _segmentation_model(name: str, num_classes: int, weights: str | None, *, is_
 
     Weights for other classes are loaded without the heads.
     """
-    has_aux = not name.startswith("lraspp")
-    options: dict[str, Any] = {"aux_loss": True} if has_aux else {}
+    options: dict[str, Any] = {} if name.startswith("lraspp") else {"aux_loss": True}
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
     model = models.get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **options)
     if entry is not None and not is_filled:
@@ -129,8 +128,8 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
     for prefix, argument in SIZED.items():
         if name.startswith(prefix):
             return {argument: (image_size, image_size) if argument == "input_size" else image_size}
-    sizes = [size for prefix, size in SMALLEST.items() if name.startswith(prefix)]
-    smallest = sizes[0] if sizes else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
+    usual = max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
+    smallest = next((size for prefix, size in SMALLEST.items() if name.startswith(prefix)), usual)
     if image_size < smallest:
         raise ConfigurationError.at(
             "model.name",
@@ -148,11 +147,11 @@ def weights_entry(name: str, weights: str, *, otherwise_none: bool = False) -> A
     if entry not in entries.__members__:
         if otherwise_none:
             return None
-        allowed = ", ".join(entries.__members__)
         raise ConfigurationError.at(
             "model.pretrained",
             weights,
-            f" is neither a local file nor a set of weights for {name}. Allowed: {allowed}, or a .pt file.",
+            f" is neither a local file nor a set of weights for {name}. Allowed: {', '.join(entries.__members__)}, or "
+            "a .pt file.",
         )
     return entries[entry]
 

@@ -26,14 +26,10 @@ def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothi
     Raises ConfigurationError.
     """
     target, accepts = option.target, signature(option.kind).parameters
-    given: dict[str, Any] = {}
+    offered: dict[str, Any] = {"data": data, "ignores": "ignore_index" in loss}
     if "loss" in accepts:
-        given["loss"] = build_loss(loss, label_smoothing)
-    if "data" in accepts:
-        given["data"] = data
-    if "ignores" in accepts:
-        given["ignores"] = "ignore_index" in loss
-    task = option.instantiate(**given)
+        offered["loss"] = build_loss(loss, label_smoothing)
+    task = option.instantiate(**{key: value for key, value in offered.items() if key in accepts})
     if not isinstance(task, Task):
         raise ConfigurationError.at("task._target_", target, " is not a manyheads Task. Derive the class from it.")
     if task.reduction not in REDUCTIONS:
@@ -54,13 +50,13 @@ def build_loss(section: Section, smoothing: float) -> nn.Module:
     """The loss, with label smoothing if its class supports that. Raises ConfigurationError."""
     target, given = section["_target_"], arguments_of("loss", section, without=())
     kind = locate("loss", target)
+    parameters = signature(kind).parameters
     if smoothing:
-        if "label_smoothing" not in signature(kind).parameters:
+        if "label_smoothing" not in parameters:
             raise ConfigurationError.at(
                 "trainer.label_smoothing", smoothing, f": {target} has no such argument. Set it to 0."
             )
         given["label_smoothing"] = smoothing
-    parameters = signature(kind).parameters
     given = {key: _as_tensor(value, parameters.get(key)) for key, value in given.items()}
     loss = call("loss", target, kind, **given)
     if not isinstance(loss, nn.Module):

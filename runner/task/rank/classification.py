@@ -202,8 +202,13 @@ class Classification(Task):
             logits, targets = logits[counts], targets[counts]
         if len(targets) and int(targets.min()) < 0:
             self._refuse_unlike_classes(targets, logits.shape[1])
-        places = top_places(logits, targets)
-        return {"correct1": places[0], "correct5": places.sum(), "judged": torch.tensor(len(targets))}
+        return placed(logits, targets)
+
+
+def placed(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """The sums of ``accuracies``: how often the right class comes first, and among the first five."""
+    places = top_places(logits, targets)
+    return {"correct1": places[0], "correct5": places.sum(), "judged": torch.tensor(len(targets))}
 
 
 def _most_probable(targets: Tensor) -> Tensor:
@@ -222,7 +227,7 @@ def _unlike_probabilities(total: float, where: str) -> ConfigurationError:
 
 def _refuse_auxiliary(outputs: Any) -> None:
     """Raises ConfigurationError for outputs of auxiliary heads, as of GoogLeNet, which no loss would train."""
-    names = [*outputs] if isinstance(outputs, Mapping) else getattr(outputs, "_fields", ())
+    names = outputs if isinstance(outputs, Mapping) else getattr(outputs, "_fields", ())
     if auxiliary := [name for name in names if name.startswith("aux")]:
         raise ConfigurationError(
             f"the model also returns {', '.join(auxiliary)}, the outputs of auxiliary heads, which "

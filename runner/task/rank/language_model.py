@@ -12,7 +12,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Metric
 from manyheads.runner.parallel.rank.structure import shapes
 from manyheads.runner.task.rank.targets import refuse_where, target_of, with_target
-from manyheads.runner.task.rank.task import Task, counted, logits_of, weights_of
+from manyheads.runner.task.rank.task import Task, counted, logits_of, summed_cross_entropy, weights_of
 
 if TYPE_CHECKING:
     from manyheads.runner.data.data_option import Data
@@ -52,16 +52,8 @@ class LanguageModel(Task):
 
     def __init__(self, *, loss: nn.Module, data: "Data | None" = None):
         super().__init__()
-        if not isinstance(loss, nn.CrossEntropyLoss):
-            raise ConfigurationError.at(
-                "loss._target_",
-                f"{type(loss).__module__}.{type(loss).__qualname__}",
-                " is not supported by "
-                "task=language_model. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a "
-                "task of your own.",
-            )
-        loss.reduction = "sum"  # a mean would be NaN for a micro-batch that is all padding
-        self.criterion, self.ignored, self.class_weights = loss, loss.ignore_index, weights_of(loss)
+        self.criterion = loss = summed_cross_entropy(loss, "language_model")
+        self.ignored, self.class_weights = loss.ignore_index, weights_of(loss)
         self.vocabulary = None if data is None else data.num_classes
         self.counts_tokens = self.class_weights is None
         self.is_plain = loss.weight is None and not loss.label_smoothing
@@ -73,10 +65,8 @@ class LanguageModel(Task):
         return batch[0]
 
     def converted(self, batch: Any) -> Any:
-        if isinstance(batch, Mapping):
-            labels = target_of((None, batch.get("labels")), "language_model", EXAMPLE)
-        else:
-            labels = target_of(batch, "language_model", EXAMPLE)
+        pair = (None, batch.get("labels")) if isinstance(batch, Mapping) else batch
+        labels = target_of(pair, "language_model", EXAMPLE)
         if labels.is_floating_point() or labels.ndim != 2:
             raise ConfigurationError.at(
                 "task",

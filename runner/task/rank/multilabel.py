@@ -95,8 +95,8 @@ class Multilabel(Task):
 
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         if self.ignored is not None:
-            losses = self._losses(outputs, batch) * self._kept(batch[1])
-            return losses.sum() / (self._kept(batch[1]).sum() if self.reduction == "mean" else 1)
+            kept = self._kept(batch[1])
+            return (self._losses(outputs, batch) * kept).sum() / (kept.sum() if self.reduction == "mean" else 1)
         logits = widened(_by_class(outputs))
         refuse_unlike(logits, batch[1], "multilabel")
         return self.criterion(logits, batch[1].to(logits.dtype))

@@ -9,7 +9,7 @@ from torch.nn.functional import interpolate
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.rank.confusion import IoU, PixelAccuracy, confusion
 from manyheads.runner.task.rank.targets import samples_with
-from manyheads.runner.task.rank.task import Task, counted, logits_of, weights_of
+from manyheads.runner.task.rank.task import Task, counted, logits_of, summed_cross_entropy, weights_of
 
 if TYPE_CHECKING:
     from manyheads.runner.data.data_option import Data
@@ -30,20 +30,13 @@ class Segmentation(Task):
 
     def __init__(self, *, loss: nn.Module, ignore_index: int, aux_weight: float, data: "Data | None" = None):
         super().__init__()
-        if not isinstance(loss, nn.CrossEntropyLoss):
-            raise ConfigurationError.at(
-                "loss._target_",
-                f"{type(loss).__module__}.{type(loss).__qualname__}",
-                " is not supported by "
-                "task=segmentation. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a task "
-                "of your own.",
-            )
+        self.criterion = loss = summed_cross_entropy(loss, "segmentation")
         if data is None or data.num_classes is None:
             raise ConfigurationError(
                 "data.num_classes is not set, and the data set has no num_classes. Set it.", key="data.num_classes"
             )
-        loss.reduction, loss.ignore_index = "sum", ignore_index
-        self.criterion, self.ignored, self.class_weights = loss, ignore_index, weights_of(loss)
+        loss.ignore_index = self.ignored = ignore_index
+        self.class_weights = weights_of(loss)
         self.aux_weight, self.classes = aux_weight, data.num_classes
         self.values: list[int] = []  # in the first batch's masks
         options: Any = {"num_classes": self.classes, "task": self}
@@ -68,8 +61,7 @@ class Segmentation(Task):
             raise self._refused(f"contain {unfit[0]}{samples_with(masks == unfit[0], ids)}")
 
     def check_epoch(self, statistics: Mapping[str, Tensor]) -> str | None:
-        counts = statistics["confusion"].sum(1)
-        missing = (counts == 0).nonzero().flatten().tolist()
+        missing = (statistics["confusion"].sum(1) == 0).nonzero().flatten().tolist()
         if self.classes > 1 and len(missing) >= self.classes - 1:
             only = ", ".join(map(str, {*range(self.classes)} - {*missing})) or "none"
             raise self._refused(f"have no pixel that counts but of class {only}, in all of an epoch")

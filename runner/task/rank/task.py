@@ -202,13 +202,28 @@ def reduction_of(loss: nn.Module) -> str:
     reduction = getattr(loss, "reduction", None)
     if reduction in ("mean", "sum"):
         return reduction
-    kind = f"{type(loss).__module__}.{type(loss).__qualname__}"
     raise ConfigurationError.at(
         "loss._target_",
-        kind,
+        f"{type(loss).__module__}.{type(loss).__qualname__}",
         f" does not declare whether it returns the mean or the sum over a batch: its attribute "
         f"reduction is {reduction!r}. Set task.reduction=mean or task.reduction=sum.",
     )
+
+
+def summed_cross_entropy(loss: nn.Module, task: str) -> nn.CrossEntropyLoss:
+    """The cross-entropy, set to return a sum: a mean would be NaN for a micro-batch of which nothing counts.
+
+    Raises ConfigurationError for another loss.
+    """
+    if not isinstance(loss, nn.CrossEntropyLoss):
+        raise ConfigurationError.at(
+            "loss._target_",
+            f"{type(loss).__module__}.{type(loss).__qualname__}",
+            f" is not supported by task={task}. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or "
+            "write a task of your own.",
+        )
+    loss.reduction = "sum"
+    return loss
 
 
 def weights_of(loss: nn.Module) -> Tensor | None:

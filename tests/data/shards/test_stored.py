@@ -10,8 +10,7 @@ import pytest
 
 from manyheads.runner.__main__ import main
 from manyheads.runner.commands.index import own_reading
-from manyheads.runner.data.shards import index_file
-from manyheads.runner.data.shards.index import NAME
+from manyheads.runner.data.shards.index import NAME, read_index, save_index
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.provenance.fingerprint import fingerprint
@@ -195,10 +194,10 @@ def test_index_names_its_own_argument_if_the_server_refuses(kind, s3, root, caps
 def test_an_index_whose_blocks_are_misplaced_reads_nothing(s3, tmp_path):
     """It may have been sent: its digest is right, and its offsets lead elsewhere."""
     folder = written("tokens", tmp_path / "tokens")
-    index = index_file.read(folder, folder / NAME)
+    index = read_index(folder, folder / NAME)
     entries = np.array(index.entries)
     entries["offset"][1, 0] += 1
-    index_file.write(type(index)(folder, index.about, entries, index.targets), folder / NAME)
+    save_index(type(index)(folder, index.about, entries, index.targets), folder / NAME)
     with pytest.raises(ConfigurationError, match=f"{NAME} is damaged, or was written by another version"):
         typed(*words("tokens", s3.copy(folder, tmp_path.name)))
 
@@ -206,7 +205,7 @@ def test_an_index_whose_blocks_are_misplaced_reads_nothing(s3, tmp_path):
 @but_tail("parquet")
 def test_the_fingerprint_is_that_of_the_index(kind, root, s3, packed):
     first = fingerprint(typed(*words(kind, root)).data)
-    index = index_file.read(packed, packed / NAME)
+    index = read_index(packed, packed / NAME)
     assert (first["files"], first["contents"]) == (len(index.about.shards), index.about.digest)
     assert first["bytes"] == sum((packed / each.name).stat().st_size for each in index.about.shards)
 

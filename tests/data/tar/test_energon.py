@@ -63,7 +63,7 @@ def execute(root, command: str) -> None:
 @pytest.fixture
 def no_headers(monkeypatch):
     """No header is looked for: the index says where everything is."""
-    monkeypatch.setattr("manyheads.runner.data.tar.table.members", lambda *_: pytest.fail("read headers"))
+    monkeypatch.setattr("manyheads.runner.data.tar.index.members", lambda *_: pytest.fail("read headers"))
 
 
 def test_samples_are_where_it_says(energon, no_headers):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from manyheads.runner.commands.index import write_index
-from manyheads.runner.data.shards import index_file
-from manyheads.runner.data.shards.index import NAME
+from manyheads.runner.data.shards.index import NAME, read_index, save_index
 from manyheads.runner.data.tar.index import open_index
 from manyheads.runner.data.tar.members import Samples, TarContents, Targets
 from manyheads.runner.errors import ConfigurationError
@@ -41,7 +40,7 @@ def test_samples_are_those_of_the_shards_in_their_order(indexed):
 
 def test_it_is_made_once_and_mapped(shards, monkeypatch):
     first = open_index(shards)
-    monkeypatch.setattr("manyheads.runner.data.tar.table.members", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("manyheads.runner.data.tar.index.members", lambda *_: pytest.fail("read again"))
     again = open_index(shards)
     assert again.about == first.about
     assert again.entries.base is not None
@@ -153,15 +152,15 @@ def test_a_sent_shard_that_is_a_link_is_not_read(shards, tmp_path, monkeypatch):
 def test_a_sent_index_reads_nothing_but_the_shards(shards):
     """Whose offsets lie anywhere, and whose shards are elsewhere."""
     write_index(shards, contents=False)
-    index = index_file.read(shards, shards / NAME)
+    index = read_index(shards, shards / NAME)
     entries = index.entries.copy()
     entries["offset"] = 2**63
-    index_file.write(type(index)(shards, index.about, entries, index.targets), shards / NAME)
+    save_index(type(index)(shards, index.about, entries, index.targets), shards / NAME)
     with pytest.raises((ConfigurationError, OSError, OverflowError)):
         read(open_index(shards))
     other = index.about.shards[0]._replace(name="../other.tar")
     about = type(index.about)(**{**vars(index.about), "shards": (other, *index.about.shards[1:])})
-    index_file.write(type(index)(shards, about, index.entries, index.targets), shards / NAME)
+    save_index(type(index)(shards, about, index.entries, index.targets), shards / NAME)
     with pytest.raises(ConfigurationError, match=r"the shard ../other.tar is missing"):
         open_index(shards)
 

@@ -11,8 +11,7 @@ from manyheads.runner.commands.index import own_reading, write_index
 from manyheads.runner.data.indexing import index_stored
 from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.splits import build_split
-from manyheads.runner.data.shards import index_file
-from manyheads.runner.data.shards.index import NAME
+from manyheads.runner.data.shards.index import NAME, save_index
 from manyheads.runner.data.shards.stored import StoredShards
 from manyheads.runner.data.tar.index import open_index
 from manyheads.runner.errors import ConfigurationError
@@ -57,7 +56,7 @@ def test_an_index_whose_places_are_false_reads_nothing_else(s3, packed, tmp_path
     index = open_index(copy)
     entries = np.array(index.entries)
     entries["offset"][1, 0] = 10**12
-    index_file.write(type(index)(copy, index.about, entries, index.targets), copy.resolve() / NAME)
+    save_index(type(index)(copy, index.about, entries, index.targets), copy.resolve() / NAME)
     root = s3.copy(copy, tmp_path.name)
     option = typed(*words(root)).data
     found = build_split(build_data(option), "train", option)

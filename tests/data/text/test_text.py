@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from manyheads.runner.data import tokenizing as module
-from manyheads.runner.data.corpus import split_of, standard_library
 from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.data.text import split_of, standard_library
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from tests.in_process import build_dataset, opened, small, typed

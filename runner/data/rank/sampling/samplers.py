@@ -30,8 +30,7 @@ class Weighted:
         return len(self._ends)
 
     def __iter__(self) -> Iterator[int]:
-        drawn = np.searchsorted(self._ends, np.random.random(len(self)) * self._ends[-1], side="right")
-        return iter(drawn.tolist())
+        yield from np.searchsorted(self._ends, np.random.random(len(self)) * self._ends[-1], side="right").tolist()
 
 
 class Balanced(Weighted):
@@ -89,12 +88,10 @@ class ByLength:
 
     def __iter__(self) -> Iterator[list[int]]:
         order = np.random.permutation(len(self._lengths))
-        in_full_batches = len(order) // self._batch_size * self._batch_size
-        order, last = np.split(order, [in_full_batches])
+        order, last = np.split(order, [len(order) // self._batch_size * self._batch_size])
         parts = np.split(order, range(self._sorted_at_once, len(order), self._sorted_at_once))
         by_length = np.concatenate([part[np.argsort(self._lengths[part], kind="stable")] for part in parts])
-        batches = by_length.reshape(-1, self._batch_size)
-        yield from np.random.permutation(batches).tolist()
+        yield from np.random.permutation(by_length.reshape(-1, self._batch_size)).tolist()
         if len(last):
             yield last.tolist()
 

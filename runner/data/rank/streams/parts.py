@@ -5,9 +5,8 @@ from functools import cached_property
 from typing import Any
 
 from manyheads.runner.data.keys import keys_of
-from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
-from manyheads.runner.data.rank.streams.reached import Reached
-from manyheads.runner.data.rank.streams.stream import Stream
+from manyheads.runner.data.rank.streams.stream import Reached, Stream
+from manyheads.runner.data.samples import DatasetWrapper
 from manyheads.runner.parallel.rank.parallel import Parallel
 
 PART = 4  # a part of the keys of random numbers
@@ -23,15 +22,15 @@ class StreamParts(DatasetWrapper):
     def __init__(self, parts: Iterable[Stream], *, batch_size: int):
         self._parts, self._batch, self._first = [*parts], batch_size, 0
         super().__init__(self._parts[0])
-        self._share = batch_size // len(self._parts)
-        self._opened: set[int] = set()
+        self._share, self._opened = batch_size // len(self._parts), set[int]()
 
     @property
     def summary(self) -> str:
         """How samples are read, for the header."""
-        count = len(self._parts)
-        reading = f"stream: {count} parts of the data, as many samples of each in a batch, read by ranks that need them"
-        return f"{reading}, and again when a part has ended; {self._parts[0].resuming}"
+        return (
+            f"stream: {len(self._parts)} parts of the data, as many samples of each in a batch, read by ranks that "
+            f"need them, and again when a part has ended; {self._parts[0].resuming}"
+        )
 
     @cached_property
     def identity(self) -> str:
@@ -45,7 +44,7 @@ class StreamParts(DatasetWrapper):
     def begin(self, parallel: Parallel, *, seed: int) -> None:
         """As ``Stream.begin``, which examines the first part."""
         for number, part in enumerate(self._parts[1:], 1):
-            part.seed(int(keys_of(seed, number, PART, count=1)[0]))
+            part.seed = int(keys_of(seed, number, PART, count=1)[0])
         self._parts[0].begin(parallel, seed=seed)
         for part in self._parts:
             part.keeps_state = self._parts[0].keeps_state

@@ -1,23 +1,34 @@
 """Samples that come one after another, taken by their position, so that ranks, loader processes and resume agree."""
 
+import io
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sized
 from copy import deepcopy
 from hashlib import sha256
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from manyheads.runner.data.keys import keys_of
-from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.digests import sample_digest
 from manyheads.runner.data.rank.rng import GENERATORS, restored, seed_sample
-from manyheads.runner.data.rank.streams.reached import Reached, saved
+from manyheads.runner.data.samples import DatasetWrapper
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import Parallel
 
 CHECKED = 8  # samples that are read twice on each rank at the start
 PASS, SAMPLE = 2, 3  # parts of the keys of random numbers
+
+
+class Reached(NamedTuple):
+    """``position``: of the next sample; ``begin``: the position at which pass ``number`` begins; ``state``: there."""
+
+    position: int
+    begin: int
+    number: int
+    state: Any
 
 
 class Stream(DatasetWrapper):
@@ -32,7 +43,8 @@ class Stream(DatasetWrapper):
     each pass and each sample.
 
     ``name``, ``key``: of the data set, for messages; ``batch_size``: the number of latest samples that are kept;
-    ``identity``: a digest of the first samples; ``keeps_state``: whether checkpoints have the data set's state. Raises
+    ``has_length``: whether the number of samples in a pass is known; ``seed``: of what the stream draws; ``identity``:
+    a digest of the first samples; ``keeps_state``: whether checkpoints have the data set's state. Raises
     ConfigurationError for a stream whose epoch has no known size.
     """
 
@@ -48,7 +60,7 @@ class Stream(DatasetWrapper):
         key: str = "data._target_",
     ):
         super().__init__(dataset)
-        self._name, self._key, self._seed, self._first, self._is_train = name, key, 0, 0, is_train
+        self._name, self._key, self.seed, self._first, self._is_train = name, key, 0, 0, is_train
         self.dataset: Any
         has_state = hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")
         self._beginning = deepcopy(dataset.state_dict()) if has_state else None
@@ -65,6 +77,7 @@ class Stream(DatasetWrapper):
         if is_train and self._size > multiple_of:
             self._size -= self._size % multiple_of
         self._items: Iterator[Any] | None = None
+        self.has_length = self._length is not None
         self._process, self._pass, self._begin, self._next = 0, 0, 0, 0  # positions: of the pass, and of what comes
         self._recent: deque[Any] = deque(maxlen=batch_size)
         self._saved: Reached | None = None
@@ -87,15 +100,6 @@ class Stream(DatasetWrapper):
         why = "it has no state_dict" if self._beginning is None else "its state_dict leads to other samples"
         return f"a resumed run reads again from the beginning of {begin}, since {why}"
 
-    @property
-    def has_length(self) -> bool:
-        """Whether the number of samples in a pass is known."""
-        return self._length is not None
-
-    def seed(self, seed: int) -> None:
-        """Set the seed of what the stream draws."""
-        self._seed = seed
-
     def set_epoch(self, epoch: int) -> None:
         """Let samples be those of a training epoch, counted from 0."""
         self._first = epoch * len(self)
@@ -105,7 +109,7 @@ class Stream(DatasetWrapper):
 
         Also finds out whether the data set's state leads to the same samples. Raises ConfigurationError.
         """
-        self.seed(seed)
+        self.seed = seed
         with restored(GENERATORS):
             first, again = self._first_digests(), self._first_digests()
             exact = self._is_train and self._beginning is not None and self._continues(again)
@@ -127,7 +131,8 @@ class Stream(DatasetWrapper):
     def at(self, position: int) -> Any:
         """The sample at a position of the stream, from 0."""
         is_behind = self._saved is not None and self._next < self._saved.position <= position
-        if self._items is None or self._process != os.getpid() or is_behind or position < self._oldest:
+        is_kept = position >= self._next - len(self._recent)
+        if self._items is None or self._process != os.getpid() or is_behind or not is_kept:
             self._rewind(position)
         while self._next <= position:
             self._recent.append(self._read())
@@ -144,11 +149,6 @@ class Stream(DatasetWrapper):
         """Let this process, and those that it forks, read from where a checkpoint was, if that is not too far."""
         self._saved = reached.get(0) if self.keeps_state else None
 
-    @property
-    def _oldest(self) -> int:
-        """The first position whose sample is kept."""
-        return self._next - len(self._recent)
-
     def _first_digests(self) -> list[bytes]:
         """Digests of the stream's first samples, which are read from its beginning, now and later."""
         self._items = None
@@ -161,8 +161,7 @@ class Stream(DatasetWrapper):
         half = len(digests) // 2
         _ = [self.at(position) for position in range(half)]
         try:
-            state = self.dataset.state_dict()
-            self._saved = Reached(self._next, self._begin, self._pass, saved(state))
+            self._saved = Reached(self._next, self._begin, self._pass, saved(self.dataset.state_dict()))
             _ = [self.at(position) for position in range(half, len(digests))]
             self._items = None
             return [sample_digest(self.at(position)) for position in range(half, len(digests))] == digests[half:]
@@ -186,7 +185,7 @@ class Stream(DatasetWrapper):
     def _start(self, number: int, state: Any) -> None:
         """Begin to read pass ``number``, in this ``state``, None if the data set has none."""
         self._pass = number
-        seed_sample(int(keys_of(self._seed, number, PASS, count=1)[0]))
+        seed_sample(int(keys_of(self.seed, number, PASS, count=1)[0]))
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(number)
         if state is not None:
@@ -196,7 +195,7 @@ class Stream(DatasetWrapper):
     def _read(self) -> Any:
         """The sample at the next position."""
         assert self._items is not None
-        seed_sample(int(keys_of(self._seed, self._next, SAMPLE, count=1)[0]))
+        seed_sample(int(keys_of(self.seed, self._next, SAMPLE, count=1)[0]))
         try:
             for sample in islice(self._items, 1):
                 if self._next - self._begin == self._length:
@@ -217,3 +216,11 @@ class Stream(DatasetWrapper):
 
     def _refused(self, reason: str) -> ConfigurationError:
         return ConfigurationError.at(self._key, self._name, f" {reason}")
+
+
+def saved(state: Any) -> Any:
+    """A state as it comes back from a checkpoint. Raises an error of pickle's for what checkpoints can't hold."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)

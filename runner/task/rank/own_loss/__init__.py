@@ -10,7 +10,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Direction, Metric
 from manyheads.runner.option.locate import signature
 from manyheads.runner.parallel.rank.structure import tensors_in
-from manyheads.runner.task.rank.classification import accuracies, top_places
+from manyheads.runner.task.rank.classification import accuracies, placed
 from manyheads.runner.task.rank.language_model import Perplexity
 from manyheads.runner.task.rank.own_loss.denominator import refuse_other_denominator
 from manyheads.runner.task.rank.task import Task
@@ -55,13 +55,14 @@ class OwnLoss(Task):
     ):
         super().__init__()
         self.over, self.reduction, self.ignored = loss_over, reduction, ignore_index
-        self.where, self.given = labels, inputs
+        self.where, self.given, self.is_checked = labels, inputs, False
         self.named = tuple(Mean(name, direction) for name, direction in metrics.items())
-        self.is_checked = False
         self.counts_tokens = loss_over != "samples"
         if loss_over == "samples":
-            classes = None if data is None else data.num_classes
-            self.metrics, self.outputs = (*self.named, *accuracies(classes)), "logits"
+            self.metrics, self.outputs = (
+                (*self.named, *accuracies(None if data is None else data.num_classes)),
+                "logits",
+            )
         else:
             self.metrics, self.monitor = (*self.named, Perplexity(is_loss=True)), "perplexity"
 
@@ -123,7 +124,8 @@ class OwnLoss(Task):
         loss = _loss_in(outputs)
         if not self.is_checked and isinstance(labels := self._labels(batch), Tensor) and bool(loss.isfinite().all()):
             self.is_checked = True
-            refuse_other_denominator(self, loss.detach(), logits_in(outputs), labels)
+            declared: dict[str, Any] = {"over": self.over, "reduction": self.reduction, "ignored": self.ignored}
+            refuse_other_denominator(loss.detach(), logits_in(outputs), labels, **declared)
         return loss
 
     @torch.no_grad()
@@ -133,10 +135,8 @@ class OwnLoss(Task):
             # On the device of the labels, since to read the number there would wait for a GPU.
             tokens = None if self.counts_samples else (self._counted(self.labels(batch)) != self.ignored).sum()
             count = torch.tensor(self._samples(batch)) if tokens is None else tokens
-            sums = {
-                output.name: torch.as_tensor(_number(outputs, output.name)).double() * count for output in self.named
-            }
-            sums["measured"] = count.double()
+            numbers = {output.name: torch.as_tensor(_number(outputs, output.name)) for output in self.named}
+            sums = {name: number.double() * count for name, number in numbers.items()} | {"measured": count.double()}
         return sums | (self._places(outputs, batch) if self.counts_samples else {})
 
     def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
@@ -184,8 +184,7 @@ class OwnLoss(Task):
             or targets.is_floating_point()
         ):
             return {"correct1": torch.tensor(0), "correct5": torch.tensor(0), "judged": torch.tensor(0)}
-        places = top_places(scores, targets)
-        return {"correct1": places[0], "correct5": places.sum(), "judged": torch.tensor(len(targets))}
+        return placed(scores, targets)
 
 
 def entry(batch: Any, which: str | int) -> Any:

@@ -1,7 +1,5 @@
 """Compares a model's own loss with the cross-entropy of its logits, to see what it averages over."""
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -11,36 +9,30 @@ from manyheads.runner.errors import ConfigurationError
 EQUAL = 1e-5  # relative difference of two computations of one loss in fp32
 
 
-class Declared(Protocol):
-    """The declarations about the loss in conf/task/own_loss.yaml."""
-
-    over: str
-    reduction: str
-    ignored: int
-
-
 @torch.no_grad()
-def refuse_other_denominator(declared: Declared, loss: Tensor, logits: Tensor | None, labels: Tensor) -> None:
+def refuse_other_denominator(
+    loss: Tensor, logits: Tensor | None, labels: Tensor, *, over: str, reduction: str, ignored: int
+) -> None:
     """Raises ConfigurationError if the loss is a cross-entropy over other elements than declared.
 
-    Any other loss than a cross-entropy of the logits is taken as declared. loss: (); logits: (N, V) or
-    (N, T, V); labels: (N,) or (N, T).
+    Any other loss than a cross-entropy of the logits is taken as declared. loss: (); logits: (N, V) or (N, T, V);
+    labels: (N,) or (N, T). ``over``, ``reduction``, ``ignored``: loss_over, reduction and ignore_index of
+    conf/task/own_loss.yaml.
     """
     if logits is None or labels.is_floating_point() or logits.shape[:-1] != labels.shape or logits.ndim > 3:
         return
-    readings = _readings(logits, labels, declared.ignored)
-    kept = {reading: float(value) for reading, value in readings.items() if bool(torch.isfinite(value))}
-    declaration = ("tokens" if declared.over == "samples" else declared.over, declared.reduction)
+    kept = {reading: float(value) for reading, value in _readings(logits, labels, ignored).items() if value.isfinite()}
     alike = [reading for reading, value in kept.items() if abs(float(loss) - value) <= EQUAL * abs(value)]
-    if not alike or declaration in alike or (declared.over == "samples" and labels.ndim > 1):
+    is_declared = ("tokens" if over == "samples" else over, reduction) in alike
+    if not alike or is_declared or (over == "samples" and labels.ndim > 1):
         return
-    over, reduction = alike[0]
-    over = "samples" if declared.over == "samples" and over == "tokens" else over
+    actual, way = alike[0]
+    actual = "samples" if over == "samples" and actual == "tokens" else actual
     raise ConfigurationError.at(
         "task.loss_over",
-        declared.over,
-        f" task.reduction={declared.reduction}: the model's loss is the {reduction} over "
-        f"{over}. Set task.loss_over={over} task.reduction={reduction}.",
+        over,
+        f" task.reduction={reduction}: the model's loss is the {way} over {actual}. Set task.loss_over={actual} "
+        f"task.reduction={way}.",
     )
 
 
