@@ -3,6 +3,9 @@
 import mmap
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.rank.dtypes import NAMES
 from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import is_named
-from manyheads.runner.checkpoint.rank.lazy import each_of, tensors
+from manyheads.runner.checkpoint.rank.lazy import replaced, tensors
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
@@ -109,41 +112,24 @@ def _write_safetensors(path: Path, weights: StateDict) -> None:
         remove(beside)
 
 
-class _mapped:  # noqa: N801
+@contextmanager
+def _mapped(state: Any, folder: Path) -> Iterator[Any]:
     """The state with its stored tensors in an unnamed, memory-mapped file, whose pages the system may drop."""
+    sizes = [-(-tensor.nbytes // ALIGNED) * ALIGNED for _, tensor in tensors(state) if isinstance(tensor, Stored)]
+    begins = accumulate(sizes, initial=0)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.truncate(max(1, sum(sizes)))
+        memory = mmap.mmap(file.fileno(), max(1, sum(sizes)))  # goes with the tensors in it
 
-    def __init__(self, state: Any, folder: Path):
-        self._state, self._folder = state, folder
+        def placed(stored: Stored) -> Tensor:
+            begin, count = next(begins), stored.shape.numel()
+            if not count:
+                return stored.read()
+            tensor = torch.frombuffer(memory, dtype=stored.dtype, count=count, offset=begin).view(stored.shape)
+            stored.read_into(tensor, Box.whole(stored.shape))
+            return tensor
 
-    def __enter__(self) -> Any:
-        stored = [tensor for _, tensor in tensors(self._state) if isinstance(tensor, Stored)]
-        size = sum(-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in stored)
-        self._file = tempfile.TemporaryFile(dir=self._folder)
-        self._file.truncate(max(1, size))
-        self._map = mmap.mmap(self._file.fileno(), max(1, size))
-        self._end = 0
-        return self._whole(self._state)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()  # the map goes with the tensors in it
-
-    def _whole(self, value: Any) -> Any:
-        if isinstance(value, Stored):
-            return self._placed(value)
-        if isinstance(value, dict):
-            return each_of(value, self._whole)
-        if isinstance(value, (list, tuple)):
-            return type(value)([self._whole(child) for child in value])
-        return value
-
-    def _placed(self, stored: Stored) -> Tensor:
-        count = stored.shape.numel()
-        if not count:
-            return stored.read()
-        tensor = torch.frombuffer(self._map, dtype=stored.dtype, count=count, offset=self._end).view(stored.shape)
-        self._end += -(-stored.nbytes // ALIGNED) * ALIGNED
-        stored.read_into(tensor, Box.whole(stored.shape))
-        return tensor
+        yield replaced(state, Stored, placed)
 
 
 def _with_lists(state: StateDict) -> StateDict:

@@ -74,12 +74,17 @@ def load_model(
         )
     if model_state and len(model_state) == len(unfit.missing) + len(unfit.shapes):
         raise ConfigurationError(f"the checkpoint {source} belongs to another model: none of its weights fit. {advice}")
-    fitting = copy.copy(weights)  # with the version numbers that some modules need for loading
-    for name in (*unfit.unexpected, *unfit.shapes):
-        del fitting[name]
-    for part in _parts(fitting):
+    for part in _parts(_fitting(weights, unfit)):
         model.load_state_dict(part, strict=strict and len(part) == len(model_state))
     return unfit
+
+
+def _fitting(weights: dict[str, Tensor], unfit: Unfit) -> dict[str, Tensor]:
+    """The weights that the model has, with the version numbers that some modules need for loading."""
+    fitting = copy.copy(weights)
+    for name in (*unfit.unexpected, *unfit.shapes):
+        del fitting[name]
+    return fitting
 
 
 def is_named(weights: Any) -> bool:
@@ -217,10 +222,7 @@ def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> Unf
             source,
             f" holds the weights of another model: {', '.join(sorted(wrong)[:4])} don't fit.",
         )
-    fitting = copy.copy(state)
-    for name in (*unfit.unexpected, *unfit.shapes):
-        del fitting[name]
-    model.load_state_dict(fitting, strict=False)
+    model.load_state_dict(_fitting(state, unfit), strict=False)
     return unfit
 
 

@@ -74,8 +74,8 @@ def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, 
     return clone
 
 
-def replaced(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
-    """The structure with everything of this type in it changed."""
+def replaced(value: Any, kind: type | tuple[type, ...], change: Callable[[Any], Any]) -> Any:
+    """The structure with everything of this type, or of one of these, changed."""
     if isinstance(value, kind):
         return change(value)
     if isinstance(value, dict):

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from manyheads.runner.checkpoint.page import CheckpointFile, CheckpointPage, ListedTensor
@@ -26,10 +25,7 @@ def _file(path: Path) -> CheckpointPage:
         for name, tensor in tensors(state)
     ]
     about = "a torch file" if step is None else f"step {step}, a single file"
-    return CheckpointPage(path, about, rows, [*_digest(path)])
-
-
-def _digest(path: Path) -> Iterator[CheckpointFile]:
     with open(path, "rb", opener=no_link) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        yield CheckpointFile(path.name, os.fstat(file.fileno()).st_size, digest)
+        size = os.fstat(file.fileno()).st_size
+    return CheckpointPage(path, about, rows, [CheckpointFile(path.name, size, digest)])

@@ -21,7 +21,6 @@ from manyheads.runner.run.data_files import no_link, read_bytes
 
 VERSION = 1
 MOST_BYTES = 2**29  # of an index: some hundred bytes for each piece
-CHUNK = 2**22
 
 
 class Box(NamedTuple):
@@ -135,18 +134,11 @@ def wrong_with(folder: Path, index: CheckpointIndex, names: list[str]) -> str | 
             with open(folder / name, "rb", opener=no_link) as file:
                 if os.fstat(file.fileno()).st_size != size:
                     return _of_other_save(folder / name, index) or f"{name} no longer has its {size} bytes"
-                if _digest(file) != digest:
+                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                     return _of_other_save(folder / name, index) or f"the sha256 of {name} is wrong"
         except FileNotFoundError:
             return f"{name} is missing"
     return None
-
-
-def _digest(file: Any) -> str:
-    digest, buffer = hashlib.sha256(), memoryview(bytearray(CHUNK))
-    while count := file.readinto(buffer):
-        digest.update(buffer[:count])
-    return digest.hexdigest()
 
 
 def _of_other_save(path: Path, index: CheckpointIndex) -> str | None:

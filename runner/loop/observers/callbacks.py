@@ -20,7 +20,7 @@ from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.option.locate import instantiate_named
 from manyheads.runner.option.tree import Section
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.structure import map_tensors
+from manyheads.runner.parallel.rank.structure import evaluating, map_tensors
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.pictures import with_step
 from manyheads.runner.run.run_folder import RunFolder
@@ -109,17 +109,11 @@ def sampling(update: Update, seed: int = 0, *, name: str, every_rank: bool) -> I
             key="parallel",
         )
     model = update.model
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        with restored(GENERATORS), torch.no_grad(), update.precision.autocast():
-            seed_sample(seed)
-            if parallel.device.type == "cuda":
-                torch.cuda.manual_seed(seed)  # of the current device, which ``restored`` restores
-            model.eval()
-            yield partial(_evaluate, parallel, model) if parallel.evaluates_together else parallel.unwrap(model)
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with evaluating(model), restored(GENERATORS), torch.no_grad(), update.precision.autocast():
+        seed_sample(seed)
+        if parallel.device.type == "cuda":
+            torch.cuda.manual_seed(seed)  # of the current device, which ``restored`` restores
+        yield partial(_evaluate, parallel, model) if parallel.evaluates_together else parallel.unwrap(model)
 
 
 def _evaluate(parallel: Parallel, model: nn.Module, inputs: Any) -> Any:

@@ -3,18 +3,18 @@
 An optimizer is tried on a small weight before the run, since torch finds such mistakes only in the first update.
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import GradientKind
+from manyheads.runner.parallel.rank.structure import own_settings, stepped
 
 WORDS: dict[GradientKind, str] = {"complex": "which is complex", "sparse": "whose gradients are sparse"}
 
@@ -34,8 +34,7 @@ def unusual_gradients(model: nn.Module) -> dict[GradientKind, str]:
 
 def refuse_unusual(unusual: Mapping[GradientKind, str], optimizer: Optimizer, target: str) -> None:
     """Try the optimizer on the model's kinds of gradients. Raises ConfigurationError if it can't step with one."""
-    accepted = inspect.signature(type(optimizer)).parameters
-    settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
+    settings = own_settings(optimizer)
     has_dense = sum(len(group["params"]) for group in optimizer.param_groups) > 1
     for kind, name in unusual.items():
         reason = _failure(optimizer, settings, kind, has_dense=has_dense)
@@ -59,26 +58,13 @@ def _failure(optimizer: Optimizer, settings: dict[str, Any], kind: GradientKind,
                 indices, values = torch.tensor([[1]]), torch.ones(1, 2)
                 sparse = torch.sparse_coo_tensor(indices, values, (3, 2), check_invariants=True)
                 gradients = [sparse, *([torch.ones(3, 2)] if has_dense else [])]
-                _stepped(optimizer, settings, [torch.ones(3, 2) for _ in gradients], gradients)
+                stepped(type(optimizer), settings, [torch.ones(3, 2) for _ in gradients], [gradients] * 2)
                 return None
             weight = torch.complex(torch.linspace(-1, 2, 9), torch.linspace(1, 3, 9)).view(3, 3)
             gradient = weight.sin()
-            (stepped,) = _stepped(optimizer, settings, [weight], [gradient])
-            (real,) = _stepped(optimizer, settings, [as_real(weight)], [as_real(gradient)])
+            (complex_,) = stepped(type(optimizer), settings, [weight], [[gradient]] * 2)
+            (real,) = stepped(type(optimizer), settings, [as_real(weight)], [[as_real(gradient)]] * 2)
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             return str(error).splitlines()[0].rstrip(".")
-    is_same = torch.allclose(as_real(stepped), real, rtol=1e-4, atol=1e-6)
+    is_same = torch.allclose(as_real(complex_), real, rtol=1e-4, atol=1e-6)
     return None if is_same else "it does not treat complex numbers as pairs of real ones"
-
-
-def _stepped(
-    optimizer: Optimizer, settings: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]
-) -> list[Tensor]:
-    """Weights after two steps with these gradients by an optimizer of the same class."""
-    parameters = [nn.Parameter(weight.clone()) for weight in weights]
-    trial = type(optimizer)(parameters, **settings)
-    for _ in range(2):
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient.clone()
-        trial.step()
-    return [parameter.detach() for parameter in parameters]

@@ -1,12 +1,15 @@
 """The tensors in batches, inputs and outputs, and their samples: in tuples, lists, dicts and data classes, nested."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 FEW = 4  # entries of a list that are described one by one
 
@@ -59,6 +62,18 @@ def call(model: nn.Module, inputs: Any) -> Any:
     return model(**inputs) if not isinstance(inputs, Tensor) and isinstance(inputs, Mapping) else model(inputs)
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """A context with the model in evaluation mode, after which each module has its own mode again."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
 def held_bytes(tensors: Iterable[Tensor]) -> int:
     """The memory of all these tensors, in bytes; tensors on torch's meta device take none."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors if not tensor.is_meta)
@@ -67,6 +82,25 @@ def held_bytes(tensors: Iterable[Tensor]) -> int:
 def state_tensors(state: Mapping[Tensor, Mapping[str, Any]]) -> list[Tensor]:
     """The tensors of an optimizer's state by parameter."""
     return [value for values in state.values() for value in values.values() if isinstance(value, Tensor)]
+
+
+def own_settings(optimizer: Optimizer) -> dict[str, Any]:
+    """The settings with which an optimizer of the same class can be built; a base's may be among its defaults."""
+    accepted = inspect.signature(type(optimizer)).parameters
+    return {name: value for name, value in optimizer.defaults.items() if name in accepted}
+
+
+def stepped(
+    kind: type[Optimizer], settings: dict[str, Any], weights: Sequence[Tensor], steps: Sequence[Sequence[Tensor]]
+) -> list[Tensor]:
+    """Copies of the weights after ``steps``, each with a gradient of each weight, by an optimizer of this kind."""
+    parameters = [nn.Parameter(weight.clone()) for weight in weights]
+    trial = kind(parameters, **settings)
+    for gradients in steps:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.clone()
+        trial.step()
+    return [parameter.detach() for parameter in parameters]
 
 
 def rows_of(inputs: Any) -> int:

@@ -4,7 +4,6 @@ Sources: Rajbhandari et al. 2020, stage 1 (https://arxiv.org/abs/1910.02054);
 https://pytorch.org/docs/stable/distributed.optim.html.
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.fit import lay_out_as_weights
 from manyheads.runner.parallel.rank.process_group import Replicas
+from manyheads.runner.parallel.rank.structure import own_settings
 from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from manyheads.runner.run.checkpoint_places import StateDict
 
@@ -41,11 +41,9 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
 
     def __init__(self, optimizer: Optimizer, *, rank: int):
         self._is_first = rank == 0
-        kind = type(optimizer)
-        accepted = inspect.signature(kind).parameters  # a base's settings may be among the defaults
-        settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
+        settings = own_settings(optimizer)
         groups = [{key: group[key] for key in ("params", *settings)} for group in optimizer.param_groups]
-        super().__init__(groups, kind, **settings)
+        super().__init__(groups, type(optimizer), **settings)
         self.defaults = optimizer.defaults
 
     def sizes(self) -> list[int]:

@@ -11,7 +11,7 @@ from torchvision.models import mobilenet_v3_small, resnet18
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.gpt import GPT
 from manyheads.runner.model.rank.small_cnn import SmallCNN
-from manyheads.runner.parallel.rank.model_parallel.flow import follow, on_meta, twin_of
+from manyheads.runner.parallel.rank.model_parallel.flow import follow, twin_of
 from manyheads.runner.parallel.rank.model_parallel.stages import Stages, choose_windows
 from tests.parallel.models import ViT
 
@@ -48,7 +48,7 @@ def test_stages_one_after_the_other_compute_what_the_whole_does(name, count):
         part = copy.deepcopy(whole)
         stages = Stages(part, flow, windows, [window.number])
         held += sum(p.numel() for p in part.parameters())
-        given = inputs if window.number == 0 else on_meta(inputs)
+        given = inputs if window.number == 0 else inputs.to("meta")
         carried = stages.run(window, given, flow, None if window.number == 0 else carried)
         assert {*part.state_dict()} < {*whole.state_dict()}
     assert torch.equal(carried, whole(inputs))
@@ -67,7 +67,7 @@ def test_what_one_size_of_batch_showed_is_not_taken_for_another_s():
         flow = None  # gone before the next one is made
         flow = follow(twin, images[:rows])
         carried = stages[0].run(first, images[:rows], flow, None)
-        found = stages[1].run(last, on_meta(images[:rows]), flow, carried)
+        found = stages[1].run(last, images[:rows].to("meta"), flow, carried)
         assert torch.equal(found, whole(images[:rows]))
 
 

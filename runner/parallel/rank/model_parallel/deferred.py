@@ -16,6 +16,7 @@ from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 from manyheads.runner.parallel.rank.model_parallel.recording import OperationRecorder
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut
+from manyheads.runner.parallel.rank.structure import map_tensors
 
 if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
@@ -103,14 +104,10 @@ class _Given(TorchDispatchMode):
         self._names, self._value = names, value
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return function(*self._filled(args), **self._filled(kwargs or {}))
+        return function(*map_tensors(self._filled, args), **map_tensors(self._filled, kwargs or {}))
 
-    def _filled(self, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return self._value(self._names[id(value)]) if id(value) in self._names else value
-        if isinstance(value, dict):
-            return {key: self._filled(item) for key, item in value.items()}
-        return type(value)(map(self._filled, value)) if type(value) in (tuple, list) else value
+    def _filled(self, tensor: Tensor) -> Tensor:
+        return self._value(self._names[id(tensor)]) if id(tensor) in self._names else tensor
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -123,6 +120,5 @@ def _move(tensor: Tensor, device: torch.device) -> None:
     moved = torch.empty_like(tensor, device=device)
     if isinstance(tensor, nn.Parameter):
         moved = nn.Parameter(moved, requires_grad=tensor.requires_grad)
-        attributes = {name: value for name, value in tensor.__dict__.items() if name not in moved.__dict__}
-        moved.__dict__.update(attributes)
+        moved.__dict__ |= {name: value for name, value in tensor.__dict__.items() if name not in moved.__dict__}
     torch.utils.swap_tensors(tensor, moved)

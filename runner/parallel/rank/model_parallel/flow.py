@@ -2,8 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -96,16 +95,15 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
     flow = Flow()
     whose = {id(tensor): name for name, tensor in [*twin.named_parameters(), *twin.named_buffers()]}
     operations = _Operations(flow, whose)
-    calls = _Calls(flow, operations)
     with unset_fake_temporarily():
-        given = on_meta(inputs)
+        given = map_tensors(_hollow, inputs)
     flow.made = {id(tensor): 0 for tensor in tensors_in(given)}
     flow.alive, flow.given = [given], given
     try:
-        with calls.recorded(twin), torch.no_grad(), unset_fake_temporarily(), operations:
+        with _Calls(flow, operations, twin), torch.no_grad(), unset_fake_temporarily(), operations:
             flow.output = call(twin, given)
     except Exception as error:
-        where = calls.running[-1] if calls.running else None
+        where = next((called for called in reversed(flow.calls) if called.end < 0), None)
         module = f"{where.name} ({type(twin.get_submodule(where.name)).__name__})" if where else type(twin).__name__
         raise ConfigurationError.at(
             "parallel",
@@ -119,11 +117,6 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
 def entering(name: str | None, flow: Flow) -> Tensor:
     """The input tensor of the module ``name``, on meta."""
     return next(called.given[0] for called in flow.calls if called.name == name)
-
-
-def on_meta(inputs: Any) -> Any:
-    """The same structure with tensors of the same shapes on meta, which hold no data."""
-    return map_tensors(_hollow, inputs)
 
 
 def _hollow(tensor: Tensor) -> Tensor:
@@ -154,30 +147,19 @@ class _Operations(TorchDispatchMode):
         return output
 
 
-class _Calls:
-    """Records the calls of a model's modules. ``running``: those that have not ended, the outermost first."""
+class _Calls(ExitStack):
+    """A context in which the calls of a model's modules are recorded in their flow."""
 
-    def __init__(self, flow: Flow, operations: _Operations):
-        self.flow, self.operations, self.running = flow, operations, list[Called]()
-
-    @contextmanager
-    def recorded(self, model: nn.Module) -> Iterator[None]:
-        """A context in which calls are recorded."""
-        handles = []
+    def __init__(self, flow: Flow, operations: _Operations, model: nn.Module):
+        super().__init__()
+        self.flow, self.operations = flow, operations
         for name, module in model.named_modules():
-            handles.append(module.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True))
-            handles.append(module.register_forward_hook(self._leave))
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
+            self.enter_context(module.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True))
+            self.enter_context(module.register_forward_hook(self._leave))
 
     def _enter(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        called = Called(name, self.operations.number, [*tensors_in((args, kwargs))])
-        self.running.append(called)
-        self.flow.calls.append(called)
+        self.flow.calls.append(Called(name, self.operations.number, [*tensors_in((args, kwargs))]))
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        done = self.running.pop()
+        done = next(called for called in reversed(self.flow.calls) if called.end < 0)  # the innermost one
         done.end, done.output = self.operations.number, output

@@ -1,6 +1,5 @@
 """Each rank's own parts of the weights as plain tensors, for any optimizer: their gradients, and norms and averages."""
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.flat_buckets import exchange_gradients
-from manyheads.runner.parallel.rank.model_parallel.staging import add_up_shared
+from manyheads.runner.parallel.rank.structure import own_settings, stepped
 
 if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
@@ -35,10 +34,7 @@ def copies(tensor: Tensor) -> int:
     if not isinstance(tensor, DTensor):
         return 1
     dimensions = zip(tensor.placements, tensor.device_mesh.shape, strict=True)
-    count = 1
-    for placement, size in dimensions:
-        count *= size if isinstance(placement, Replicate) else 1
-    return count
+    return math.prod(size for placement, size in dimensions if isinstance(placement, Replicate))
 
 
 @torch.no_grad()
@@ -54,11 +50,6 @@ def shared_norm(gradients: Iterable[tuple[Tensor, int]], add_up: Callable[[Tenso
     for count, parts in by_copies.items():
         square += torch.stack(torch._foreach_norm(parts)).double().square().sum() / count
     return add_up(square)[0].sqrt()
-
-
-def average(parameters: Iterable[nn.Parameter], group: Any) -> None:
-    """Average the gradients of plain parameters over a group, as ``add_up`` sums them."""
-    add_up(parameters, group, divisor=dist.get_world_size(group))
 
 
 def add_up(parameters: Iterable[nn.Parameter], group: Any, *, divisor: int = 1) -> None:
@@ -106,21 +97,14 @@ def refuse_if_needs_whole_weights(optimizer: Optimizer) -> None:
         refuse_if_needs_whole_weights(part)
     if hasattr(optimizer, "parts"):
         return
-    kind = type(optimizer)
-    accepted = inspect.signature(kind).parameters
-    settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
+    kind, settings = type(optimizer), own_settings(optimizer)
     device = next((p.device for group in optimizer.param_groups for p in group["params"]), torch.device("cpu"))
     with unset_fake_temporarily():  # the model's weights may be fake; these need values
         matrix = torch.linspace(-1, 2, 16, dtype=torch.float32, device=device).view(4, 4)
-        results = []
-        for parts in ([matrix], [matrix[:2], matrix[2:]]):
-            parameters = [nn.Parameter(part.clone()) for part in parts]
-            trial = kind(parameters, **settings)
-            for step in range(2):
-                for parameter, part in zip(parameters, parts, strict=True):
-                    parameter.grad = _gradient(part, step)
-                trial.step()
-            results.append(torch.cat([parameter.detach() for parameter in parameters]))
+        results = [
+            torch.cat(stepped(kind, settings, parts, [[_gradient(part, step) for part in parts] for step in range(2)]))
+            for parts in ([matrix], [matrix[:2], matrix[2:]])
+        ]
         is_alike = torch.allclose(results[0], results[1], rtol=1e-4, atol=1e-6)
     if not is_alike:
         raise ConfigurationError.at(
@@ -159,11 +143,12 @@ class Gradients:
         """Reduce gradients, so that all ranks with the same part of a weight have the same gradient for it."""
         ranks = self._ranks
         self._parts.take_gradients()
-        add_up_shared(self._of_stages)
+        for parameter, group in self._of_stages:  # each stage has only its own contribution
+            add_up([parameter], group)
         if self._partial:
             add_up(self._partial, ranks.tensor_group)
         if ranks.data_group is not None and self._plain:
-            average(self._plain, ranks.data_group)
+            add_up(self._plain, ranks.data_group, divisor=ranks.data_size)
 
     def norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
         """The norm of all gradients, (), clipped in place to ``limit``; see ``Parallel.gradient_norm``."""

@@ -1,13 +1,12 @@
 """How a model's large tensors are computed, so that each can be computed alone, when it is needed."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank.lazy import real
+from manyheads.runner.checkpoint.rank.lazy import real, replaced
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import memory
 from manyheads.runner.parallel.rank.structure import tensors_in
 
@@ -99,7 +98,8 @@ class OperationRecord:
         return self._tensor(wanted, storages)
 
     def _repeat(self, step: RecordedOperation, storages: dict[int, torch.UntypedStorage]) -> None:
-        args, kwargs = _filled(step.arguments, lambda view: self._tensor(view, storages))
+        present = lambda given: given.value() if isinstance(given, GivenTensor) else self._tensor(given, storages)  # noqa: E731
+        args, kwargs = replaced(step.arguments, (StorageView, GivenTensor), present)
         with torch.no_grad(), torch.random.fork_rng(devices=[], enabled=step.state is not None):
             if step.state is not None and kwargs.get("generator") is None:
                 torch.set_rng_state(step.state)
@@ -122,14 +122,3 @@ class OperationRecord:
 def tensor_in(storage: torch.UntypedStorage, view: StorageView) -> Tensor:
     """The tensor that a storage holds."""
     return torch.empty(0, dtype=view.dtype).set_(storage, view.offset, view.shape, view.strides)
-
-
-def _filled(value: Any, tensor: Callable[[StorageView], Tensor]) -> Any:
-    """The structure with tensors in place of views and constants."""
-    if isinstance(value, StorageView):
-        return tensor(value)
-    if isinstance(value, GivenTensor):
-        return value.value()
-    if isinstance(value, dict):
-        return {name: _filled(item, tensor) for name, item in value.items()}
-    return type(value)(_filled(item, tensor) for item in value) if type(value) in (tuple, list) else value

@@ -5,7 +5,9 @@ Source: Korthikanti et al. 2022 (https://arxiv.org/abs/2205.05198).
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -137,28 +139,18 @@ class Call(NamedTuple):
     output: Tensor | None
 
 
-class Watched:
-    """Records the inputs and outputs of the modules ``names`` while a model is called. Use as a context manager."""
+class Watched(ExitStack):
+    """A context in which the inputs and outputs of the modules ``names`` are recorded when a model is called."""
 
     def __init__(self, model: nn.Module, names: Sequence[str]):
-        self._modules = {name: model.get_submodule(name) for name in names}
+        super().__init__()
         self.calls: list[Call] = []
+        for name in names:
+            hook = partial(self._note, name)
+            self.enter_context(model.get_submodule(name).register_forward_hook(hook, with_kwargs=True))
 
-    def __enter__(self) -> "Watched":
-        self._handles = [
-            module.register_forward_hook(self._note(name), with_kwargs=True) for name, module in self._modules.items()
-        ]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-    def _note(self, name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            self.calls.append(Call(name, _first((args, kwargs)), _first(output)))
-
-        return hook
+    def _note(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        self.calls.append(Call(name, _first((args, kwargs)), _first(output)))
 
     def passage(self, size: int) -> Passage:
         """The passage of sequences through the recorded modules.

@@ -1,7 +1,7 @@
 """Verifies that a model computes the same result when its layers are split over ranks."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from manyheads.runner.parallel.rank.model_parallel.sequence_layers import own_pi
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut
 from manyheads.runner.parallel.rank.model_parallel.tensor_plan import Plan, find_plan, find_scattered
 from manyheads.runner.parallel.rank.model_parallel.tensor_split import split
-from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
+from manyheads.runner.parallel.rank.structure import call, evaluating, map_tensors, tensors_in
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-3}  # relative to the largest output; a wrong plan is about 1 off
 LOOSE = 5e-2  # for half precision, and across device types
@@ -33,8 +33,7 @@ class Checked:
     def __init__(self, model: nn.Module, plan: Plan, inputs: Any, ranks: "ModelParallel"):
         self._model, self._ranks, self._device = model, ranks, ranks.device
         self.failure = ""
-        parents = list(dict.fromkeys(name.rpartition(".")[0] for name in plan))
-        self._parents = [name for name in parents if name] + [""]
+        self._parents = [*filter(None, dict.fromkeys(name.rpartition(".")[0] for name in plan)), ""]
         self._inputs = map_tensors(lambda tensor: tensor[:SAMPLES].cpu(), inputs)
         self._entered = ""
         try:
@@ -82,33 +81,26 @@ class Checked:
         """The outputs by their parent module's name, in the order in which the calls end."""
         deferred = self._ranks.deferred
         outputs: dict[str, Tensor] = {}
-        modules = dict(self._model.named_modules())
-        handles = []
-        for name in self._parents:
-            handles.append(modules[name].register_forward_pre_hook(self._enter(name)))
-            handles.append(modules[name].register_forward_hook(self._keep(name, outputs)))
-        try:
-            with (
-                _evaluating(self._model),
-                deferred.present(self._model, self._ranks, cuts) if deferred else nullcontext(),
-            ):
-                call(self._model, inputs)
-        finally:
-            for handle in handles:
-                handle.remove()
+        with ExitStack() as contexts:
+            for name in self._parents:
+                module = self._model.get_submodule(name)
+                contexts.enter_context(module.register_forward_pre_hook(partial(self._enter, name)))
+                contexts.enter_context(module.register_forward_hook(partial(self._keep, name, outputs)))
+            for context in (evaluating(self._model), torch.no_grad(), torch.random.fork_rng(devices=[])):
+                contexts.enter_context(context)
+            if deferred is not None:
+                contexts.enter_context(deferred.present(self._model, self._ranks, cuts))
+            call(self._model, inputs)
         return outputs
 
-    def _enter(self, name: str) -> Callable[..., None]:
-        return lambda *_: setattr(self, "_entered", name or self._entered)
+    def _enter(self, name: str, *_: Any) -> None:
+        self._entered = name or self._entered
 
-    def _keep(self, name: str, outputs: dict[str, Tensor]) -> Callable[..., None]:
-        def keep(module: nn.Module, args: Any, output: Any) -> None:
-            self._ranks.beat()
-            first = next(tensors_in(output), None)
-            if first is not None and first.is_floating_point():
-                outputs.setdefault(name, first.detach().clone())
-
-        return keep
+    def _keep(self, name: str, outputs: dict[str, Tensor], module: nn.Module, args: Any, output: Any) -> None:
+        self._ranks.beat()
+        first = next(tensors_in(output), None)
+        if first is not None and first.is_floating_point():
+            outputs.setdefault(name, first.detach().clone())
 
 
 def shortened(inputs: Any, size: int) -> Any:
@@ -129,19 +121,6 @@ def _is_close(before: Tensor, after: Tensor, allowed: float) -> bool:
     if isinstance(before, FakeTensor):  # only its shape is known
         return True
     return bool((before - after).abs().max() <= allowed * before.abs().max())
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; restores the modules' modes and the CPU's random numbers on exit."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 if TYPE_CHECKING:

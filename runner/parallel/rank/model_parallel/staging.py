@@ -1,13 +1,12 @@
-"""Assigns a pipeline's stages to ranks as the settings say, and sums the gradients of weights that stages share."""
+"""Assigns a pipeline's stages to ranks as the settings say, and finds the weights that stages share."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from manyheads.runner.parallel.rank.model_parallel.flow import Flow, entering, follow, twin_of
 from manyheads.runner.parallel.rank.model_parallel.pipeline_schedule import Pipeline
@@ -100,12 +99,3 @@ class Piped:
         """Those of the parameters that other stages use too, each with the group of all ranks that have it."""
         groups = {parameter: self._groups.get(tuple(self.ranks_with(name))) for parameter, name in names.items()}
         return [(parameter, group) for parameter, group in groups.items() if group is not None]
-
-
-@torch.no_grad()
-def add_up_shared(shared: Iterable[tuple[nn.Parameter, Any]]) -> None:
-    """Sum the gradients of weights that several stages use, each of which has only its own contribution."""
-    for parameter, group in shared:
-        gradient: Tensor = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        dist.all_reduce(gradient, group=group)
-        parameter.grad = gradient

@@ -48,11 +48,6 @@ class MeshPlace(NamedTuple):
     shape: tuple[int, ...]
     boxes: tuple[tuple[Box, tuple[slice, ...]], ...]
 
-    def share(self, part: Tensor, *, is_agreed: bool) -> RankShare:
-        """This rank's part as a Share. ``part``: its plain tensor."""
-        pieces = tuple((box, part[inner]) for box, inner in self.boxes)
-        return RankShare(self.shape, part.dtype, pieces, is_agreed)
-
 
 def place_of(weight: Tensor, cut: Cut | None, ranks: "ModelParallel") -> MeshPlace:
     """The position of this rank's ``weight``, which may be a shard (DTensor), of a part (``cut``) or of the whole."""
@@ -183,13 +178,8 @@ class Assembly:
         """
         ranks, is_first = self._ranks, self._ranks.rank == 0
         if ranks.sizes.pipeline == 1:
-            complete = {}
-            for key, tensor in tensors.items():
-                full = self._whole(key[0], tensor)
-                if is_first:
-                    complete[key] = full.to("cpu", copy=True)
-                del full
-            return complete
+            complete = ((key, self._whole(key[0], tensor)) for key, tensor in tensors.items())  # one at a time
+            return {key: full.to("cpu", copy=True) for key, full in complete if is_first}
         return self._sent(tensors)
 
     def _sent(self, tensors: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
@@ -223,5 +213,6 @@ class Assembly:
 
     def share(self, name: str, part: Tensor, *, is_agreed: bool) -> RankShare:
         """This rank's part of a tensor, with its position in the complete one."""
-        position = place_of(self.own[name], self.cuts.get(name), self._ranks)
-        return position.share(local(part).detach(), is_agreed=is_agreed)
+        position, own = place_of(self.own[name], self.cuts.get(name), self._ranks), local(part).detach()
+        pieces = tuple((box, own[inner]) for box, inner in position.boxes)
+        return RankShare(position.shape, own.dtype, pieces, is_agreed)
