@@ -17,7 +17,7 @@ from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import is_compiled, let_batches_differ
 from manyheads.runner.loop.meter import Meter, Sums
-from manyheads.runner.loop.non_finite import non_finite
+from manyheads.runner.loop.non_finite import first_finding
 from manyheads.runner.loop.observers.observer import Observer, overriding
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
@@ -172,13 +172,9 @@ class Evaluation:
         """Report once which sample's data made a loss that is not a number; it is looked for by reading all again."""
         if loss is None or math.isfinite(loss) or self.is_blamed:
             return
-        self.is_blamed, parallel = True, self.update.parallel
-        finding = non_finite(self.loader, self.loader.sampler.epoch(0))
-        findings = [
-            text for text in ([finding] if parallel.keeps_rows else parallel.gather(finding)) if text is not None
-        ]
-        if findings:
-            self.reporter.display.say(f"warning: the {split} loss is {loss}. The data is not finite: {findings[0]}.")
+        self.is_blamed = True
+        if (finding := first_finding(self.loader, self.loader.sampler.epoch(0), self.update.parallel)) is not None:
+            self.reporter.display.say(f"warning: the {split} loss is {loss}. The data is not finite: {finding}.")
 
     def _note_missing(self, split: str, without_value: dict[str, int]) -> None:
         """Report once which metrics leave classes out, since these have no sample, or no other has any."""

@@ -10,6 +10,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.data.samples import origin_of
+from manyheads.runner.parallel.rank.parallel import Parallel
 
 if TYPE_CHECKING:
     from manyheads.runner.loop.trainer import Trainer
@@ -42,14 +43,19 @@ def data_named(trainer: "Trainer") -> Iterator[None]:
         requests = (
             request for step in error.steps if step > before for request in trainer.train.requests(step - 1 - before)
         )
-        finding = non_finite(trainer.train, requests)
-        findings = [finding] if parallel.keeps_rows else [text for text in parallel.gather(finding) if text is not None]
-        if not any(findings):
+        if (finding := first_finding(trainer.train, requests, parallel)) is None:
             raise
         raise FloatingPointError(
-            f"{error.what}. The data is not finite: {findings[0]}. Correct it or leave it out; if the model is meant "
+            f"{error.what}. The data is not finite: {finding}. Correct it or leave it out; if the model is meant "
             f"to take such values: {error.remedy}"
         ) from None
+
+
+def first_finding(loader: Loader, requests: Iterable[BatchIndices], parallel: Parallel) -> str | None:
+    """As ``non_finite``, of the first rank that finds one; all ranks call it, unless they come and go."""
+    finding = non_finite(loader, requests)
+    findings = [finding] if parallel.keeps_rows else parallel.gather(finding)
+    return next((text for text in findings if text is not None), None)
 
 
 def non_finite(loader: Loader, requests: Iterable[BatchIndices]) -> str | None:

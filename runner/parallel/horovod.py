@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Iterator
 from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError, Unavailable
@@ -121,92 +120,115 @@ class HorovodOption(ParallelOption):
             )
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)
-        trainer = run.trainer
-        problems = [*self._wrong(trainer.grad_accumulation, trainer.channels_last), *self._wrong_half(run)]
+        refusals = [*self._wrong(run), *self._wrong_half(run)]
         if self.op == "adasum":
-            problems += [*self._wrong_adasum(run, controller), *self._without_gradients(run)]
-        for wrong in problems:
-            raise ConfigurationError(wrong)
+            refusals += [*self._wrong_adasum(run, controller), *self._without_gradients(run)]
+        for applies, message in refusals:
+            if applies:
+                raise ConfigurationError(message)
 
-    def _wrong(self, accumulation: int, channels_last: bool) -> Iterator[str]:
-        factor = self.gradient_predivide_factor
-        if self.compression not in ("none", "fp16"):
-            yield f"parallel.compression={self.compression}: Horovod has none and fp16 only. Set one of them."
-        if self.backward_passes_per_step != accumulation:
-            yield (
+    def _wrong(self, run: RunConfig) -> list[tuple[bool, str]]:
+        """Refusals, each with whether it applies."""
+        accumulation, factor = run.trainer.grad_accumulation, self.gradient_predivide_factor
+        return [
+            (
+                self.compression not in ("none", "fp16"),
+                f"parallel.compression={self.compression}: Horovod has none and fp16 only. Set one of them.",
+            ),
+            (
+                self.backward_passes_per_step != accumulation,
                 f"parallel.backward_passes_per_step={self.backward_passes_per_step} must equal "
-                f"trainer.grad_accumulation, which is {accumulation}. Set that key, and this one to auto."
-            )
-        if channels_last:
-            yield (
+                f"trainer.grad_accumulation, which is {accumulation}. Set that key, and this one to auto.",
+            ),
+            (
+                run.trainer.channels_last,
                 "trainer.channels_last=true: Horovod exchanges contiguous tensors only, and the weights and "
-                "gradients of convolutions then are not contiguous. Set it to false, or parallel=ddp."
-            )
-        if factor != 1 and (self.op != "average" or self.num_groups not in ("auto", 0)):
-            yield (
+                "gradients of convolutions then are not contiguous. Set it to false, or parallel=ddp.",
+            ),
+            (
+                factor != 1 and (self.op != "average" or self.num_groups not in ("auto", 0)),
                 f"parallel.gradient_predivide_factor={factor:g} works with parallel.op=average and without groups "
-                "only. Set it to 1, or parallel.op=average and parallel.num_groups=0."
-            )
+                "only. Set it to 1, or parallel.op=average and parallel.num_groups=0.",
+            ),
+        ]
 
-    def _wrong_half(self, run: RunConfig) -> Iterator[str]:
+    def _wrong_half(self, run: RunConfig) -> list[tuple[bool, str]]:
         """Refusals of half-precision weights, whose gradients Horovod exchanges unchanged."""
         half = run.precision.half_weights(on_gpus=run.on_gpus)
         if half is None:
-            return
-        if half.dtype == "bfloat16":
-            here = " here" * half.dtype_key.endswith("=auto")
-            yield (
+            return []
+        here = " here" * half.dtype_key.endswith("=auto")
+        return [
+            (
+                half.dtype == "bfloat16",
                 f"{half.dtype_key}: with {half.key} gradients are bfloat16{here}, which Horovod can't exchange. Set "
-                f"{half.other_dtype}, {half.other}, or parallel=ddp."
-            )
-        if self.op == "adasum":
-            yield (
+                f"{half.other_dtype}, {half.other}, or parallel=ddp.",
+            ),
+            (
+                self.op == "adasum",
                 f"{half.key}: parallel.op=adasum steps with the model's own weights, not with fp32 copies. "
-                f"Set {half.other} or parallel.op=average."
-            )
+                f"Set {half.other} or parallel.op=average.",
+            ),
+        ]
 
-    def _wrong_adasum(self, run: RunConfig, controller: str) -> Iterator[str]:
+    def _wrong_adasum(self, run: RunConfig, controller: str) -> list[tuple[bool, str]]:
         """Refusals of ranks and keys with which Adasum cannot run."""
-        launcher = run.launcher
-        if (count := launcher.ranks) & (count - 1):
-            yield (
+        launcher, count = run.launcher, run.launcher.ranks
+        return [
+            (
+                bool(count & (count - 1)),
                 f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Change "
                 f"launcher.nproc_per_node={launcher.nproc_per_node}"
-                f"{' or the number of hosts' * bool(launcher.machines)}."
-            )
-        if controller == "gloo":
-            yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."
-        if self.num_groups not in ("auto", 0):
-            yield f"parallel.num_groups={self.num_groups}: parallel.op=adasum does not support groups. Set it to 0."
+                f"{' or the number of hosts' * bool(launcher.machines)}.",
+            ),
+            (
+                controller == "gloo",
+                "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun.",
+            ),
+            (
+                self.num_groups not in ("auto", 0),
+                f"parallel.num_groups={self.num_groups}: parallel.op=adasum does not support groups. Set it to 0.",
+            ),
+        ]
 
-    def _without_gradients(self, run: RunConfig) -> Iterator[str]:
+    def _without_gradients(self, run: RunConfig) -> list[tuple[bool, str]]:
         """Refusals of what needs the gradients of all ranks: Adasum steps during the backward pass, without them."""
         trainer = run.trainer
-        if math.isfinite(trainer.clip_norm):
-            yield f"trainer.clip_norm={trainer.clip_norm:g}: parallel.op=adasum can't clip. Set it to inf."
-        if math.isfinite(trainer.clip_value):
-            yield f"trainer.clip_value={trainer.clip_value:g}: parallel.op=adasum can't clip. Set it to inf."
-        if trainer.on_nan == "skip":
-            yield "trainer.on_nan=skip: parallel.op=adasum can't detect it. Set trainer.on_nan=error."
-        if trainer.verify_every:
-            yield "trainer.verify_every: parallel.op=adasum exchanges no gradients to compare. Set it to 0."
-        if trainer.on_spike is not None:
-            yield (
+        return [
+            (
+                math.isfinite(trainer.clip_norm),
+                f"trainer.clip_norm={trainer.clip_norm:g}: parallel.op=adasum can't clip. Set it to inf.",
+            ),
+            (
+                math.isfinite(trainer.clip_value),
+                f"trainer.clip_value={trainer.clip_value:g}: parallel.op=adasum can't clip. Set it to inf.",
+            ),
+            (
+                trainer.on_nan == "skip",
+                "trainer.on_nan=skip: parallel.op=adasum can't detect it. Set trainer.on_nan=error.",
+            ),
+            (
+                bool(trainer.verify_every),
+                "trainer.verify_every: parallel.op=adasum exchanges no gradients to compare. Set it to 0.",
+            ),
+            (
+                trainer.on_spike is not None,
                 f"trainer.on_spike={trainer.on_spike}: parallel.op=adasum exchanges what its step has changed, when "
-                "nothing can be skipped any more. Set it to null, or op=average."
-            )
-        if trainer.sam_rho is not None:
-            yield (
+                "nothing can be skipped any more. Set it to null, or op=average.",
+            ),
+            (
+                trainer.sam_rho is not None,
                 f"trainer.sam_rho={trainer.sam_rho}: parallel.op=adasum does not have the gradients of all ranks. "
-                "Set op=average."
-            )
-        if run.parameters.freeze_epochs:
-            yield (
+                "Set op=average.",
+            ),
+            (
+                bool(run.parameters.freeze_epochs),
                 "parameters.freeze_epochs: parallel.op=adasum combines updates, not gradients, and would change "
-                "frozen parameters. Set op=average."
-            )
-        if run.precision.scales_gradients(on_gpus=run.on_gpus):
-            yield (
+                "frozen parameters. Set op=average.",
+            ),
+            (
+                run.precision.scales_gradients(on_gpus=run.on_gpus),
                 f"precision={run.precision.name} scales fp16 gradients, which parallel.op=adasum would step with. Set "
-                "precision=bf16, precision=fp32, or parallel.op=average."
-            )
+                "precision=bf16, precision=fp32, or parallel.op=average.",
+            ),
+        ]

@@ -25,7 +25,8 @@ from manyheads.runner.option.rules import (
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout, filled
-from manyheads.runner.parallel.mesh_refusals import SCHEDULES, Mesh, OnMeshOption
+from manyheads.runner.parallel.mesh_refusals import SCHEDULES, Mesh, refuse_mesh
+from manyheads.runner.parallel.parallel_option import ParallelOption
 
 # The lowest torch that a dimension works with, if higher than the project's own minimum; found by running on CPUs.
 LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.10"}
@@ -60,7 +61,7 @@ PLAN = Rule(
 )
 
 
-class MeshOption(OnMeshOption):
+class MeshOption(ParallelOption):
     """A strategy whose ranks form a mesh, over torch.distributed. Its sizes are the section's keys of a Layout.
 
     ``remainder``: the size that stays ``auto`` in the run config, so that a run can be resumed with other ranks.
@@ -106,8 +107,7 @@ class MeshOption(OnMeshOption):
         return {key: self.section[key] for key in Layout._fields if key in self.section}
 
     def unavailable(self) -> str | None:
-        used = {key for key, size in self.sizes.items() if size != 1}
-        reasons = [too_old(lowest) for way, lowest in LOWEST_TORCH.items() if way in used]
+        reasons = [too_old(lowest) for way, lowest in LOWEST_TORCH.items() if self.sizes.get(way, 1) != 1]
         return next(filter(None, reversed(reasons)), None)  # if two, the newer torch
 
     def layout(self, ranks: int) -> Layout:
@@ -116,8 +116,11 @@ class MeshOption(OnMeshOption):
         rest = [key for key in self.sizes if key not in fixed]
         if len(rest) > 1:
             keys = ", ".join(f"parallel.{key}" for key in rest)
-            message = f"{keys}: only one of them can be auto. Set the others to numbers."
-            raise ConfigurationError(message, key=f"parallel.{rest[0]}", value="auto")
+            raise ConfigurationError(
+                f"{keys}: only one of them can be auto. Set the others to numbers.",
+                key=f"parallel.{rest[0]}",
+                value="auto",
+            )
         product = Layout(**fixed).ranks
         try:
             return filled(self.sizes, ranks=ranks)
@@ -151,7 +154,7 @@ class MeshOption(OnMeshOption):
         super().check_run(run)
         layout = self.layout(run.launcher.ranks)
         mesh = Mesh(layout, self.schedule, self.stages_per_rank, self.sequence)
-        self.refuse_mesh(run, mesh, what=f"parallel={self.name}", layout=f" ({layout})")
+        refuse_mesh(run, mesh, what=f"parallel={self.name}", layout=f" ({layout})")
 
     def data_shares(self, *, ranks: int) -> int:
         return self.layout(ranks).data_size

@@ -6,14 +6,13 @@ docs/checks.md says what each of them finds. Sources: Dixit et al. 2021, Silent 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
 from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.data.rank.batches import Batch
@@ -132,17 +131,13 @@ class Verification(Guard):
     def _own_digests(self) -> Iterator[dict[str, list[Tensor]]]:
         """A context in which each gradient is digested before it is exchanged, if ranks have complete gradients."""
         digests: dict[str, list[Tensor]] = {}
-        handles: list[RemovableHandle] = []
-        if self._parallel.world_size > 1 and not self._parallel.shares_model:
-            for name, parameter in self._parallel.unwrap(self._update.model).named_parameters():
-                if parameter.requires_grad:
-                    parameter_digests = digests.setdefault(name, [])
-                    handles.append(parameter.register_post_accumulate_grad_hook(partial(_note, parameter_digests)))
-        try:
+        with ExitStack() as hooks:
+            if self._parallel.world_size > 1 and not self._parallel.shares_model:
+                for name, parameter in self._parallel.unwrap(self._update.model).named_parameters():
+                    if parameter.requires_grad:
+                        note = partial(_note, digests.setdefault(name, []))
+                        hooks.enter_context(parameter.register_post_accumulate_grad_hook(note))
             yield digests
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _gradients(self) -> dict[str, Tensor]:
         """This rank's part of each gradient."""

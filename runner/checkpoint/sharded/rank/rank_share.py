@@ -1,7 +1,7 @@
 """One rank's part of each of a checkpoint's tensors, before they are written."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -143,12 +143,7 @@ def from_json(value: Any, tensors: dict[str, Any]) -> Any:
     if mark == "tuple":
         return tuple(from_json(child, tensors) for child in value[mark])
     if mark == "dict":
-        return dict(_pairs(value[mark], tensors))
+        return {from_json(name, tensors): from_json(child, tensors) for name, child in value[mark]}
     if mark == "float":
         return float(value[mark])
     return {name: from_json(child, tensors) for name, child in value.items()}
-
-
-def _pairs(value: Any, tensors: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    for name, child in value:
-        yield from_json(name, tensors), from_json(child, tensors)

@@ -94,12 +94,10 @@ class Save:
         """Write this rank's files. Raises OSError."""
         written = WrittenFiles({}, [])
         for name in ("model", "average", "state"):
-            of_name = [piece for piece in self.chosen if _file_of(piece.key) == name]
-            if of_name:
+            if of_name := [piece for piece in self.chosen if _file_of(piece.key) == name]:
                 file = f"{name}-{self.rank:05}{safetensors_file.SUFFIX}"
                 about = {"generation": self.generation, "step": str(self.step)}
-                part, pieces = write_file(self.beside / file, of_name, about)
-                written.files[file] = part
+                written.files[file], pieces = write_file(self.beside / file, of_name, about)
                 written.pieces.extend(pieces)
         sync_folder(self.beside)
         return written

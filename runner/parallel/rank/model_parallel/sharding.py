@@ -56,7 +56,8 @@ class Sharding:
         if holds is not None:
             inside = {name: [key for key in names if key.startswith(f"{name}.")] for name in units}
             units = {name: unit for name, unit in units.items() if all(map(holds, inside[name]))}
-        self.apply_recompute(units)
+        if self.recompute:
+            recompute(units, self.recompute, key="parallel.recompute")
         policy = self._policy(is_root=False)
         frees = self.reshard == "after_forward"
         if policy.param_dtype is not None:  # batch norm stays in fp32, which its statistics need
@@ -69,10 +70,6 @@ class Sharding:
             _shard(model, "", mesh=mesh, mp_policy=self._policy(is_root=True))
         if self.prefetch != "auto":
             self._prefetch([module for name, module in model.named_modules() if name in units])
-
-    def apply_recompute(self, units: dict[str, nn.Module]) -> None:
-        if self.recompute:
-            recompute(units, self.recompute, key="parallel.recompute")
 
     def _policy(self, *, is_root: bool) -> MixedPrecisionPolicy:
         param, reduce = (

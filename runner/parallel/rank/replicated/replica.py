@@ -4,7 +4,6 @@ Each update is a transaction: the live replicas first agree on its members, then
 batch, gradients and all counts are summed, and the update is committed, or repeated by the replicas that are left.
 Between two updates all replicas have the same state, and nothing is exchanged: any replica could continue alone.
 
-
 Source: https://github.com/meta-pytorch/torchft. Its own sampler loses a dead replica's samples; shares that are drawn
 after the quorum do not.
 """
@@ -34,13 +33,14 @@ class Replica(Parallel):
 
     gradient_kinds = ()
     keeps_rows = True
+    _has_joined = False  # the others, with which it has these
+    _members: Membership
+    _course: RunState
 
     def __init__(self, *, replica: int, replicas: int, patience: float, **inside: Any):
         super().__init__(**inside)
         self.replica, self.replicas, self.patience = replica, replicas, patience
         self.records, self.total_ranks = replica == 0 and self.rank == 0, replicas * self.world_size
-        self._members: Membership | None = None
-        self._course: RunState | None = None
         self._is_in_update = self._is_entered = False
         self._seed = 0
 
@@ -62,7 +62,7 @@ class Replica(Parallel):
         return self._model
 
     def leave(self) -> None:
-        if self._members is not None:
+        if self._has_joined:
             self._members.close()
         super().leave()
 
@@ -74,6 +74,7 @@ class Replica(Parallel):
         self._members = Membership(
             self.replica, self._group, timeout=self.patience, standing=course.standing, step=reached
         )
+        self._has_joined = True
         while not self._members.enter(course.idle):
             self._members.commit()
         self._is_entered = True  # the first update's quorum has been formed
@@ -84,7 +85,6 @@ class Replica(Parallel):
 
     def finish(self, course: RunState) -> bool:
         """Wait until the replica that writes the results has ended too, since it may need the others."""
-        assert self._members is not None
         is_first = self.replica == 0
         while not self._group.most([course.idle()])[0]:
             self._enter()
@@ -96,7 +96,7 @@ class Replica(Parallel):
     # -- one update ----------------------------------------------------------------------------------
 
     def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult]:
-        if self._members is None:  # a throw-away pass
+        if not self._has_joined:  # a throw-away pass
             return super().compute_gradients(batches, step)
         before = [buffer.clone() for buffer in self._model.buffers()]
         while True:
@@ -110,8 +110,6 @@ class Replica(Parallel):
 
     def _enter(self) -> None:
         """Form the quorum of the next exchange."""
-        assert self._members is not None
-        assert self._course is not None
         if self._is_entered:
             self._is_entered = False
             return
@@ -122,8 +120,6 @@ class Replica(Parallel):
 
     def _attempt(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult] | None:
         """Compute and exchange this rank's share; returns all results on the first rank, None if not committed."""
-        assert self._members is not None
-        assert self._course is not None
         share, of = self._members.share * self.world_size + self.rank, self._members.count * self.world_size
         self.data_rank, self.data_size = share, of
         held = self._course.drawn(batches, share=share, of=of)
@@ -143,7 +139,6 @@ class Replica(Parallel):
 
     def _exchange(self, row: Tensor) -> Tensor:
         """Average gradients and normalization statistics over all ranks, and sum the row."""
-        assert self._members is not None
         trained = [p for group in self._optimizer.param_groups for p in group["params"]]
         has_gradient = torch.tensor([float(p.grad is not None) for p in trained], dtype=torch.float64)
         histories, summed = self._members.history, self._group.add(torch.cat([has_gradient, row]))
@@ -162,13 +157,12 @@ class Replica(Parallel):
 
     def reduce(self, values: Tensor, operation: Reduction = "sum") -> Tensor:
         values = super().reduce(values, operation)
-        if self._is_in_update and self._members is not None:
+        if self._is_in_update:
             values.copy_(self._members.add(values.cpu()))
         return values
 
     def _seed_update(self, share: int, of: int) -> None:
         """Seed random numbers, such as dropout's, by the update and the share alone."""
-        assert self._members is not None
         key = ((self._seed * 1_000_003 + self._members.step) * 4099 + share) * 4099 + of
         torch.manual_seed(key % 2**63)
 
