@@ -117,8 +117,7 @@ def wrap(
     if not trainer.compile_units:
         compile_in_place(inner, trainer.compile, parallel.device)
     updated = dict(zip(names, precision.parameters(optimizer), strict=True))
-    keeps = section.freeze_batchnorm
-    phases = build_phases(inner, optimizer, updated, rests, keeps_statistics=keeps)
+    phases = build_phases(inner, optimizer, updated, rests, keeps_statistics=section.freeze_batchnorm)
     return Wrapped(model, optimizer, names), phases
 
 

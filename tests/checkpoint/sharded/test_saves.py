@@ -8,6 +8,7 @@ import random
 import resource
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import safetensors.torch
@@ -268,10 +269,12 @@ def test_any_flipped_byte_and_any_cut_is_noticed(copied, name):
 
 def test_ranks_share_the_look_at_the_files_and_all_hear_of_damage(copied, monkeypatch):
     looked = []
-    monkeypatch.setattr(
-        "manyheads.runner.checkpoint.sharded.index._digest",
-        lambda file: looked.append(Path(file.name).name) or "wrong",
-    )
+
+    def digest(file, kind):
+        looked.append(Path(file.name).name)
+        return SimpleNamespace(hexdigest=lambda: "wrong")
+
+    monkeypatch.setattr("hashlib.file_digest", digest)
     with pytest.raises(ConfigurationError):
         load(copied)
     assert len(looked) == 2  # of this one and the one before

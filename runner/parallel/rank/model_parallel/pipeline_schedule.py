@@ -118,8 +118,7 @@ class Pipeline:
 
     def _stage(self, number: int, flow: Flow) -> PipelineStage:
         windows = self._stages.windows
-        number_like = torch.zeros(1, dtype=torch.int64)
-        given = number_like if number == 0 else self._carried(windows[number].begin, flow)
+        given = torch.zeros(1, dtype=torch.int64) if number == 0 else self._carried(windows[number].begin, flow)
         output = flow.output if number == len(windows) - 1 else self._carried(windows[number].end, flow)
         module = _StageModule(self, windows[number])
         options = {"input_args": (given,), "output_args": output, "group": self._group}

@@ -48,8 +48,7 @@ class PlannedStages:
     def cut(self, model: nn.Module, group: Any) -> "Piped":
         """Reduce the model to this rank's stages, in place. A collective operation of all ranks of the run."""
         count, stage = self.ranks.sizes.pipeline, self.ranks.place_in.pipeline
-        mine = range(stage, len(self.windows), count)
-        stages = Stages(model, self.flow, self.windows, mine)
+        stages = Stages(model, self.flow, self.windows, range(stage, len(self.windows), count))
         passage = self.ranks.shared.passage
         pipeline = Pipeline(
             stages,
