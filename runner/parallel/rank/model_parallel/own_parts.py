@@ -29,10 +29,8 @@ def apart(part: Tensor) -> Tensor:
     return part if part.untyped_storage().nbytes() == part.nbytes else part.clone()
 
 
-def copies(tensor: Tensor) -> int:
+def copies(tensor: DTensor) -> int:
     """Number of ranks of a tensor's mesh that hold the same part of it."""
-    if not isinstance(tensor, DTensor):
-        return 1
     dimensions = zip(tensor.placements, tensor.device_mesh.shape, strict=True)
     return math.prod(size for placement, size in dimensions if isinstance(placement, Replicate))
 
@@ -61,34 +59,6 @@ def add_up(parameters: Iterable[nn.Parameter], group: Any, *, divisor: int = 1) 
             flat /= divisor
 
     exchange_gradients([*parameters], summed)
-
-
-class OwnParts:
-    """Plain parameters that replace an optimizer's sharded ones and share their memory.
-
-    ``parameters``: pairs of each weight and its replacement, which is the weight itself if it is not sharded.
-    """
-
-    def __init__(self, optimizer: Optimizer):
-        self.parameters: list[tuple[nn.Parameter, nn.Parameter]] = []
-        for group in optimizer.param_groups:
-            for index, weight in enumerate(group["params"]):
-                part = nn.Parameter(local(weight.data)) if isinstance(weight, DTensor) else weight
-                group["params"][index] = part
-                self.parameters.append((weight, part))
-        self._copies = {part: copies(weight) for weight, part in self.parameters}
-        self._sharded = [pair for pair in self.parameters if pair[0] is not pair[1]]
-
-    def take_gradients(self) -> None:
-        """Move the gradients from the weights to their parts."""
-        for weight, part in self._sharded:
-            part.data = local(weight.data)  # the memory may have moved, as in the first forward pass
-            if weight.grad is not None:
-                part.grad, weight.grad = local(weight.grad), None
-
-    def copies(self, part: nn.Parameter) -> int:
-        """Number of ranks of its mesh that hold the same part."""
-        return self._copies[part]
 
 
 def refuse_if_needs_whole_weights(optimizer: Optimizer) -> None:
@@ -129,20 +99,37 @@ def _gradient(part: Tensor, step: int) -> Tensor:
 class Gradients:
     """The gradients of ranks that share a model.
 
-    ``parts``: the optimizer's parameters; ``whose``: the name of each weight of the model.
+    In the ``optimizer``, plain parameters replace the sharded ones, and share their memory. ``whose``: the name of each
+    weight of the model.
     """
 
-    def __init__(self, parts: OwnParts, whose: Mapping[nn.Parameter, str], ranks: "ModelParallel"):
-        self._parts, self._ranks = parts, ranks
-        self._names = {part: whose[weight] for weight, part in parts.parameters}
-        self._plain = {part: None for weight, part in parts.parameters if weight is part}
+    def __init__(self, optimizer: Optimizer, whose: Mapping[nn.Parameter, str], ranks: "ModelParallel"):
+        self._ranks = ranks
+        self._names: dict[nn.Parameter, str] = {}  # of the optimizer's parameters
+        self._copies: dict[nn.Parameter, int] = {}  # on how many data-parallel ranks each is the same
+        self._sharded: list[tuple[DTensor, nn.Parameter]] = []  # weights with the parameters that replace them
+        self._plain: list[nn.Parameter] = []
+        for group in optimizer.param_groups:
+            for index, weight in enumerate(group["params"]):
+                if isinstance(weight, DTensor):
+                    part = group["params"][index] = nn.Parameter(local(weight.data))
+                    self._sharded.append((weight, part))
+                    self._copies[part] = copies(weight)
+                else:
+                    part = weight
+                    self._plain.append(part)
+                    self._copies[part] = ranks.sizes.data_size
+                self._names[part] = whose[weight]
         self._partial = [part for part, name in self._names.items() if name in ranks.shared.partial]
         self._of_stages = [] if ranks.pipe is None else ranks.pipe.shared(self._names)
 
     def exchange(self) -> None:
         """Reduce gradients, so that all ranks with the same part of a weight have the same gradient for it."""
         ranks = self._ranks
-        self._parts.take_gradients()
+        for weight, part in self._sharded:
+            part.data = local(weight.data)  # the memory may have moved, as in the first forward pass
+            if weight.grad is not None:
+                part.grad, weight.grad = local(weight.grad), None
         for parameter, group in self._of_stages:  # each stage has only its own contribution
             add_up([parameter], group)
         if self._partial:
@@ -162,6 +149,6 @@ class Gradients:
     def _holders(self, parameter: nn.Parameter) -> int:
         """Number of ranks that hold the same part of this parameter."""
         name, ranks = self._names[parameter], self._ranks
-        copies = 1 if name in ranks.shared.cuts else ranks.sizes.tensor
-        copies *= 1 if ranks.pipe is None else len(ranks.pipe.ranks_with(name))
-        return copies * (ranks.sizes.data_size if parameter in self._plain else self._parts.copies(parameter))
+        count = 1 if name in ranks.shared.cuts else ranks.sizes.tensor
+        count *= 1 if ranks.pipe is None else len(ranks.pipe.ranks_with(name))
+        return count * self._copies[parameter]

@@ -1,8 +1,9 @@
 """Assigns a pipeline's stages to ranks as the settings say, and finds the weights that stages share."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -27,38 +28,37 @@ class Staging:
     stages: str | list[str]
     stages_per_rank: int
 
-    def plan(self, model: nn.Module, ranks: "ModelParallel") -> "PlannedStages":
-        """Decide where to cut the complete model. Raises ConfigurationError if it cannot be cut."""
+    def plan(self, model: nn.Module, ranks: "ModelParallel") -> "Callable[[nn.Module, Any], Piped]":
+        """Decide where to cut the complete model. Raises ConfigurationError if it cannot be cut.
+
+        Returns what then reduces the model to this rank's stages, in place, given the group of the pipeline's ranks: a
+        collective operation of all ranks of the run.
+        """
         twin = twin_of(model)
         flow = follow(twin, ranks.example().inputs)
         windows = choose_windows(flow, model, ranks.sizes.pipeline * self.stages_per_rank, self.stages)
-        return PlannedStages(self, ranks, twin, flow, windows)
+        return partial(self._cut, ranks, twin, flow, windows)
 
-
-@dataclass(frozen=True)
-class PlannedStages:
-    """A model that is about to be cut."""
-
-    staging: Staging
-    ranks: "ModelParallel"
-    twin: nn.Module
-    flow: Flow
-    windows: list[StageWindow]
-
-    def cut(self, model: nn.Module, group: Any) -> "Piped":
-        """Reduce the model to this rank's stages, in place. A collective operation of all ranks of the run."""
-        count, stage = self.ranks.sizes.pipeline, self.ranks.place_in.pipeline
-        stages = Stages(model, self.flow, self.windows, range(stage, len(self.windows), count))
-        passage = self.ranks.shared.passage
+    def _cut(
+        self,
+        ranks: "ModelParallel",
+        twin: nn.Module,
+        flow: Flow,
+        windows: list[StageWindow],
+        model: nn.Module,
+        group: Any,
+    ) -> "Piped":
+        mine = range(ranks.place_in.pipeline, len(windows), ranks.sizes.pipeline)
+        stages, passage = Stages(model, flow, windows, mine), ranks.shared.passage
         pipeline = Pipeline(
             stages,
-            self.twin,
-            schedule=self.staging.schedule,
+            twin,
+            schedule=self.schedule,
             group=group,
-            device=self.ranks.device,
+            device=ranks.device,
             carried=entering if passage is None else passage.entering,
         )
-        return Piped(pipeline, stages, self.ranks, {name: p.numel() for name, p in self.twin.named_parameters()})
+        return Piped(pipeline, stages, ranks, {name: p.numel() for name, p in twin.named_parameters()})
 
 
 class Piped:

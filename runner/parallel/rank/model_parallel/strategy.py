@@ -15,7 +15,6 @@ from manyheads.runner.parallel.rank.model_parallel.deferred import Deferred
 from manyheads.runner.parallel.rank.model_parallel.divided_layout import DividedLayout
 from manyheads.runner.parallel.rank.model_parallel.own_parts import (
     Gradients,
-    OwnParts,
     refuse_if_needs_whole_weights,
 )
 from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding, set_reduces
@@ -103,7 +102,7 @@ class ModelParallel(ProcessGroup):
         if self.splitting is not None and self.sizes.tensor > 1:
             self.shared = self.splitting.apply(model, self)
         if planned is not None:
-            self.pipe = planned.cut(model, mesh["pipeline"].get_group())
+            self.pipe = planned(model, mesh["pipeline"].get_group())
         if self.sharding is not None:
             over = mesh["replicate", "shard"] if self.sizes.replicate > 1 else mesh["shard"]
             holds = None if self.pipe is None else self.pipe.holds_alone
@@ -115,7 +114,7 @@ class ModelParallel(ProcessGroup):
             whose = {parameter: name for name, parameter in model.named_parameters()}
             assert isinstance(self.layout, DividedLayout)
             self.layout.group([[whose[weight] for weight in group["params"]] for group in optimizer.param_groups])
-            self.gradients = Gradients(OwnParts(optimizer), whose, self)
+            self.gradients = Gradients(optimizer, whose, self)
         return optimizer
 
     def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:

@@ -127,10 +127,12 @@ def _found(model: nn.Module) -> Plan:
 def _of_sequence(sequence: nn.Sequential, prefix: str) -> Plan:
     """Pairs of layers with nothing between them that mixes channels, from the end, where layers tend to be larger."""
     plan: Plan = {}
-    last: tuple[str, nn.Module] | None = None
-    for name, module in reversed(list(sequence.named_children())):
+    last: tuple[str, Any] | None = None
+    children: list[tuple[str, Any]] = [*sequence.named_children()]
+    for name, module in reversed(children):
         if _is_layer(module):
-            if last is not None and type(last[1]) is type(module) and _outputs(module) == _inputs(last[1]):
+            # The outputs of one are the inputs of the other: the first two dimensions of weights, of both kinds.
+            if last is not None and type(last[1]) is type(module) and len(module.weight) == last[1].weight.shape[1]:
                 plan |= {f"{prefix}{name}": "colwise", f"{prefix}{last[0]}": "rowwise"}
                 last = None
             else:
@@ -142,11 +144,3 @@ def _of_sequence(sequence: nn.Sequential, prefix: str) -> Plan:
 
 def _is_layer(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.groups == 1)
-
-
-def _inputs(layer: Any) -> int:
-    return layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
-
-
-def _outputs(layer: Any) -> int:
-    return layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
