@@ -9,6 +9,12 @@ EVERY = re.compile(r"(\d+)epochs?")
 STEPS = re.compile(r"(\d+)steps?")
 
 
+def interval(every: int | str) -> tuple[int, int]:
+    """The interval between checkpoints, ``checkpoint.every``, in epochs and in updates, one of which is 0."""
+    epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
+    return (int(epochs[1]), 0) if epochs else (0, int(every))
+
+
 def steps_of(value: Any) -> int | None:
     """The number of updates in a text such as "500steps"; None for anything else."""
     match = STEPS.fullmatch(value) if isinstance(value, str) else None

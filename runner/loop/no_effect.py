@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from manyheads.runner.checkpoint.retention import EVERY
+from manyheads.runner.checkpoint.retention import interval
 from manyheads.runner.config.lookup import CONF, option_of, read
 from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.in_memory import TokenDataset
@@ -69,7 +69,7 @@ def no_effect(
 def _unreached(given: Mapping[str, Any], settings: TrainSettings, loaders: Loaders) -> list[tuple[str, str]]:
     """The keys that were set to more than this run has, and what it has."""
     updates, total = loaders.train.updates, settings.total_steps
-    every_epochs, every_updates = _interval(given.get("checkpoint.every", 0))
+    every_epochs, every_updates = interval(given.get("checkpoint.every", 0))
     evaluates = "trainer.evaluate_every" in given
     in_epochs, evaluations = total / updates, _evaluations(settings, updates)
     epoch, batches = f"an epoch has {updates:,} updates", f"an evaluation has {loaders.val.updates:,} batches"
@@ -109,9 +109,3 @@ def _evaluations(settings: TrainSettings, updates: int) -> int:
     """The number of evaluations until the run's end, which is evaluated unless none is."""
     steps = settings.evaluate_steps or settings.evaluate_every * updates
     return math.ceil(settings.total_steps / steps) if steps else 0
-
-
-def _interval(every: int | str) -> tuple[int, int]:
-    """An interval between checkpoints in epochs and in updates, one of them 0."""
-    epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
-    return (int(epochs[1]), 0) if epochs else (0, int(every))

@@ -12,7 +12,7 @@ from manyheads.runner.checkpoint.background_save import BackgroundSave, Finished
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
 from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format, replaced, sizes, tensors
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
-from manyheads.runner.checkpoint.retention import EVERY, Retention
+from manyheads.runner.checkpoint.retention import Retention, interval
 from manyheads.runner.machine.hardware import memory_bytes
 from manyheads.runner.option import locate
 from manyheads.runner.option.sections import CheckpointSection
@@ -41,9 +41,7 @@ class CheckpointStore:
         format: str = "single",
         asynchronous: bool = False,
     ):
-        epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
-        self._every_epochs = int(epochs.group(1)) if epochs else 0
-        self._every_steps = 0 if epochs else int(every)
+        self._every_epochs, self._every_steps = interval(every)
         self.enabled = bool(self._every_epochs or self._every_steps)
         self._folder, self.format, self.asynchronous = folder, format, asynchronous
         self._keep = keep if isinstance(keep, Retention) else Retention(keep)

@@ -89,16 +89,12 @@ class Spikes(Guard):
         return self.skipped.pop(step, None)
 
     def reject(self, update: Update, step: int, passes: list[ForwardResult], norm: Tensor) -> Spike | None:
-        return self.judge(step, passes, norm, is_scaled=update.precision.skips_overflow)
+        """The spike for which update ``step`` is skipped, None for a usual one; all ranks find the same.
 
-    def judge(self, step: int, passes: Sequence[ForwardResult], norm: Tensor, *, is_scaled: bool) -> Spike | None:
-        """The spike for which update ``step`` is skipped, None for a usual one; all ranks call it, and find the same.
-
-        Costs a sum of three numbers over all ranks. ``is_scaled``: whether the precision skips updates whose gradients
-        overflow. Raises FloatingPointError, and Restart.
+        Costs a sum of three numbers over all ranks. Raises FloatingPointError, and Restart.
         """
         loss, norm_value = self._common(passes, norm)
-        if loss is None or (is_scaled and math.isfinite(loss) and not math.isfinite(norm_value)):
+        if loss is None or (update.precision.skips_overflow and math.isfinite(loss) and not math.isfinite(norm_value)):
             return None
         spike = Spike(step, loss, self._limit(self._losses), norm_value, self._limit(self._norms))
         if not spike.reason:

@@ -5,6 +5,7 @@ skips a module on one rank, or a weight gets no gradient there, the others' shar
 unnoticed, where both have the same size.
 """
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -59,7 +60,10 @@ class ShardUses(Observer):
 
     def _compare(self) -> None:
         stage = self._parallel.place_in.pipeline  # each has other weights
-        if len({*(orders := self._parallel.gather((stage, self._order)))}) == len({stage for stage, _ in orders}):
+        orders = torch.full((2, self._parallel.sizes.pipeline), -math.inf, dtype=torch.float64)
+        orders[:, stage] = torch.tensor([self._order, -self._order], dtype=torch.float64)
+        most, least = self._parallel.reduce(orders.to(self._parallel.device), "max").tolist()
+        if most == [-order for order in least]:
             return
         by_rank = self._parallel.gather((stage, self._counts))
         raise ConfigurationError(

@@ -27,6 +27,7 @@ class LocalSGD(Replicas):
     """
 
     is_replica = False
+    _model: nn.Module  # set with the optimizer
 
     def __init__(self, *, period: int, start: int, **options: Any):
         super().__init__(**options)
@@ -34,7 +35,6 @@ class LocalSGD(Replicas):
         self.updates = 0
         self._agrees = True
         self._optimizer: Optimizer | None = None
-        self._model: nn.Module | None = None
         self._is_primed = False
         self.layout = AgreedWeights(self._agree)
 
@@ -83,7 +83,6 @@ class LocalSGD(Replicas):
         self._agrees = True
 
     def _weights(self) -> list[Tensor]:
-        assert self._model is not None
         return [parameter.data for parameter in self._model.parameters() if parameter.requires_grad]
 
     def _average(self, tensors: list[Tensor]) -> None:

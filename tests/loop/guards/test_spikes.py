@@ -1,6 +1,7 @@
 """Spikes in one process: which updates stand out, what is done with them, and what is left of that in a checkpoint."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ GLARING = int(ORDER[8 * 16])  # of update 17
 UPDATES = [1 + at // 8 for at in np.flatnonzero(ORDER == GLARING).tolist()]  # 17, and one of the second epoch
 DATA = ("data=custom", "data._target_=tests.zoo.Glaring", f"+data.at=[{GLARING}]", "data.num_workers=0")
 LOOKS = (*DATA, "data.batch_size=8", "trainer.spike_window=10", "optimizer.weight_decay=0.0005")
+# By whether the precision skips updates whose gradients overflow.
+PLAIN, SCALED = (SimpleNamespace(precision=SimpleNamespace(skips_overflow=skips)) for skips in (False, True))
 
 
 def judged(losses: list[float], norms: list[float] | None = None, **settings) -> list[str]:
@@ -37,7 +40,7 @@ def judged(losses: list[float], norms: list[float] | None = None, **settings) ->
     found = []
     for step, (loss, norm) in enumerate(zip(losses, norms or [1.0] * len(losses), strict=True), 1):
         passed = ForwardResult(torch.tensor(loss), 8, 8, 8, None)
-        spike = spikes.judge(step, [passed], torch.tensor(norm), is_scaled=False)
+        spike = spikes.reject(PLAIN, step, [passed], torch.tensor(norm))
         found.append("" if spike is None else spike.reason)
     return found
 
@@ -73,18 +76,17 @@ def test_a_fall_is_no_spike():
 def test_an_overflow_of_scaled_gradients_is_left_to_the_scaler():
     spikes = Spikes(ALONE, action="error", window=10, threshold=5)
     passed = ForwardResult(torch.tensor(1.0), 8, 8, 8, None)
-    assert spikes.judge(1, [passed], torch.tensor(math.inf), is_scaled=True) is None
+    assert spikes.reject(SCALED, 1, [passed], torch.tensor(math.inf)) is None
     with pytest.raises(
         FloatingPointError, match=r"in update 2 the loss is 1, and the norm of the gradients inf\. trainer"
     ):
-        spikes.judge(2, [passed], torch.tensor(math.inf), is_scaled=False)
+        spikes.reject(PLAIN, 2, [passed], torch.tensor(math.inf))
 
 
 def test_a_batch_in_which_nothing_counts_is_not_judged():
     spikes = Spikes(ALONE, action="error", window=10, threshold=5)
-    assert (
-        spikes.judge(1, [ForwardResult(torch.tensor(0.0), 0, 8, 0, None)], torch.tensor(0.0), is_scaled=False) is None
-    )
+    nothing = ForwardResult(torch.tensor(0.0), 0, 8, 0, None)
+    assert spikes.reject(PLAIN, 1, [nothing], torch.tensor(0.0)) is None
 
 
 def test_a_loss_that_has_risen_for_good_ends_the_run():
