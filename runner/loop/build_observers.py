@@ -51,7 +51,9 @@ def build_observers(trainer: TrainerSection, update: Update, loaders: Loaders, r
     if parallel.world_size > 1:  # no other waits for a single rank
         observers.append(load(f"{OBSERVERS}.rank_times.RankTimes").of(parallel, reporter.display.say))
     if getattr(parallel, "sharding", None) is not None:
-        observers.append(load(f"{OBSERVERS}.shard_uses.ShardUses")(update))
+        observers.append(load(f"{OBSERVERS}.uses.ShardUses")(update))
+    if parallel.world_size > 1 and len(getattr(update, "parts", ())) > 1:
+        observers.append(load(f"{OBSERVERS}.uses.TurnUses")(update))
     return [*observers, HeldMemory(update), Garbage()]
 
 

@@ -18,8 +18,7 @@ MODEL_PARALLEL = (
     *REPLICATED,
     *("runner/parallel/rank/model_parallel", "runner/parallel/model_parallel.py", "tests/parallel/model_parallel"),
     *(f"conf/parallel/{name}.yaml" for name in ("fsdp", "tensor", "pipeline", "mesh")),
-    *("runner/loop/deferred_build.py", "runner/loop/observers/shard_uses.py", "runner/checkpoint/rank/put_off.py"),
-    "tests/loop/observers/test_shard_uses.py",
+    *("runner/loop/deferred_build.py", "runner/checkpoint/rank/put_off.py"),
     *("tests/parallel/test_mesh_layout.py", "tests/gpu/one_card", "tests/gpu/one_card.sh", "tests/gpu/prepare.sh"),
 )
 WINGS = {  # by name, what is deleted

@@ -21,4 +21,6 @@ DISTILLATION = of("Distillation", "Taught", "optimizer.lr=0.05")
 BYOL = of("BYOL", "Twins", "optimizer.lr=0.05")
 CONTRASTIVE = of("Contrastive", "Projection", "optimizer.lr=0.05")
 TRIPLETS = of("Triplets", "Projection", "optimizer.lr=0.05")
+HALVES = (f"+optimizer@optimizer.parts.{part}=adam" for part in ("one", "other"))
+CROSSED = of("Crossed", "Halves", "optimizer=several", *HALVES)
 TASKS = {"gan": GAN, "distillation": DISTILLATION, "byol": BYOL, "contrastive": CONTRASTIVE, "triplets": TRIPLETS}

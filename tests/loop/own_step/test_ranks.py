@@ -5,10 +5,11 @@ import sys
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import execute
 from tests.in_process import config, rows, train
-from tests.loop.own_step.configs import CONTRASTIVE, TASKS, TRIPLETS
+from tests.loop.own_step.configs import CONTRASTIVE, CROSSED, TASKS, TRIPLETS
 
 pytestmark = [pytest.mark.processes, pytest.mark.ci]
 EXACT = ("precision=fp64", "trainer.max_steps=4")
@@ -33,3 +34,13 @@ def test_strategies_are_equal(tmp_path, name, strategies):
     done = execute(*command, cwd=tmp_path)
     assert done.code == 0, done.out + done.err
     assert f"equal: {strategies.replace(',', ', ')} and single" in done.out
+
+
+def test_ranks_that_take_other_turns_end_the_run(tmp_path):
+    """Else the gradients of one part would be averaged with those of another one of the same size."""
+    folder = RunFolder(tmp_path)
+    ranks = ("parallel=ddp", "launcher.nproc_per_node=2", "trainer.max_steps=3")
+    folder.write_config(config(*CROSSED, *ranks))
+    said = "task: ranks have computed with different weights: they use the same, but in another order"
+    with pytest.raises(ConfigurationError, match=said):
+        launch(prepare(folder))

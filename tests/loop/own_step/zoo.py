@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, kl_div, mse_loss, normalize
 
@@ -54,6 +55,24 @@ class GAN(Task):
 
 def real_or_not(logits: Tensor, label: float) -> Tensor:
     return binary_cross_entropy_with_logits(logits, torch.full_like(logits, label))
+
+
+class Halves(nn.Module):
+    """Two networks of the same size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = network(2, 1), network(2, 1)
+
+
+class Crossed(Task):
+    """Trains one half after the other; the second rank the other way round."""
+
+    reduction = "mean"
+
+    def step(self, model: Any, batch: Any, context: Any) -> Iterator[Any]:
+        for part in ("one", "other")[:: -1 if dist.get_rank() else 1]:
+            yield part, getattr(model, part)(context.randn(2)).square().mean()
 
 
 class Taught(nn.Module):
