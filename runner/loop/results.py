@@ -135,7 +135,7 @@ def tested(state: TrainingState, folder: RunFolder) -> ResultJson:
         return {}
     parallel.gather("rank 0 has written best.pt")
     best = folder.best_checkpoint
-    has_best = best.exists()
+    has_best: bool = parallel.gather(best.exists())[0]  # for all ranks: they load it together
     last = {name: weight.clone() for name, weight in update.own_weights().items()} if has_best else {}
     if not has_best:
         trainer.reporter.display.say("there is no best.pt: the last weights are tested")

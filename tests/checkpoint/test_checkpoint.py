@@ -63,6 +63,18 @@ def test_last_best_and_keep(folder):
     assert names == ["best.pt", "last.pt", "step_00000004.pt", "step_00000005.pt"]
 
 
+def test_ranks_that_see_different_checkpoints_do_not_train_together(folder):
+    """A network's file system may show a new file later on some machines: their ranks would start from scratch."""
+    checkpoints = CheckpointStore(folder, every=1, keep=0)
+    checkpoints.save(Given(WHOLE), OneRank(), step=1, best=False)
+    late = OneRank()
+    late.gather = lambda name: [name, name, None]
+    with pytest.raises(RuntimeError, match=r"last\.pt on rank 1, none on rank 2\. Resume again\."):
+        checkpoints.last(ranks=late)
+    late.gather = lambda name: [name, name, name]
+    assert checkpoints.last(ranks=late)["is_elsewhere"] is False
+
+
 def test_what_is_to_be_kept_is_written(tmp_path):
     """A number of updates after which to keep a checkpoint is not cut by the default, one for each epoch."""
     due = CheckpointStore(RunFolder(tmp_path), every="1epoch", keep=Retention(every=15)).due_after_step

@@ -156,10 +156,17 @@ class CheckpointStore:
     def last(self, *, otherwise: str | None = None, ranks: RankGroup | None = None) -> StateDict | None:
         """The checkpoint to resume from: the run's own last one, else that of another run at ``otherwise``, else None.
 
-        ``ranks``: the ranks that load it together, if several do.
+        ``ranks``: the ranks that load it together, if several do. Raises RuntimeError if they see different ones, as on
+        a network's file system soon after it was written: some would continue with other weights than others.
         """
-        if self._folder.last_checkpoint.exists():
-            return complete(self._folder.last_checkpoint, ranks) | {"is_elsewhere": False}
+        path = self._folder.last_checkpoint
+        name = path.name if path.exists() else None
+        seen = {} if ranks is None else {name: rank for rank, name in enumerate(ranks.gather(name))}
+        if len(seen) > 1:
+            words = ", ".join(f"{name or 'none'} on rank {rank}" for name, rank in seen.items())
+            raise RuntimeError(f"ranks see different checkpoints in {self._folder.checkpoints}: {words}. Resume again.")
+        if name is not None:
+            return complete(path, ranks) | {"is_elsewhere": False}
         if otherwise is None:
             return None
         state = complete(Path(otherwise).resolve(), ranks)
