@@ -120,16 +120,17 @@ class HorovodOption(ParallelOption):
             )
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)
-        refusals = [*self._wrong(run), *self._wrong_half(run)]
+        trainer = run.trainer
+        refusals = [*self._wrong(trainer.grad_accumulation, trainer.channels_last), *self._wrong_half(run)]
         if self.op == "adasum":
             refusals += [*self._wrong_adasum(run, controller), *self._without_gradients(run)]
         for applies, message in refusals:
             if applies:
                 raise ConfigurationError(message)
 
-    def _wrong(self, run: RunConfig) -> list[tuple[bool, str]]:
+    def _wrong(self, accumulation: int, channels_last: bool) -> list[tuple[bool, str]]:
         """Refusals, each with whether it applies."""
-        accumulation, factor = run.trainer.grad_accumulation, self.gradient_predivide_factor
+        factor = self.gradient_predivide_factor
         return [
             (
                 self.compression not in ("none", "fp16"),
@@ -141,7 +142,7 @@ class HorovodOption(ParallelOption):
                 f"trainer.grad_accumulation, which is {accumulation}. Set that key, and this one to auto.",
             ),
             (
-                run.trainer.channels_last,
+                channels_last,
                 "trainer.channels_last=true: Horovod exchanges contiguous tensors only, and the weights and "
                 "gradients of convolutions then are not contiguous. Set it to false, or parallel=ddp.",
             ),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.mesh_layout import Layout
+from manyheads.runner.parallel.parallel_option import ParallelOption
 
 SCHEDULES = {
     "gpipe": False,
@@ -121,16 +122,19 @@ REFUSALS = [
 ]
 
 
-def refuse_mesh(run: RunConfig, mesh: Mesh, *, what: str, layout: str = "") -> None:
-    """Raises ConfigurationError if a setting does not work with this mesh.
+class OnMeshOption(ParallelOption):
+    """Declarations of a strategy whose ranks form a mesh."""
 
-    ``what``: the setting that has it, and its ``layout`` in words, for errors.
-    """
-    ways = {"any", *(way for way, size in mesh.layout._asdict().items() if size > 1)}
-    for refusal in REFUSALS:
-        if refusal.way in ways and refusal.applies(run, mesh):
-            where = "" if refusal.way == "any" else layout
-            raise ConfigurationError(
-                f"{refusal.key} does not work with {what}{where}: {refusal.reason}. {refusal.remedy}",
-                key=refusal.key.partition("=")[0],
-            )
+    def refuse_mesh(self, run: RunConfig, mesh: Mesh, *, what: str, layout: str = "") -> None:
+        """Raises ConfigurationError if a setting does not work with this mesh.
+
+        ``what``: the setting that has it, and its ``layout`` in words, for errors.
+        """
+        ways = {"any", *(way for way, size in mesh.layout._asdict().items() if size > 1)}
+        for refusal in REFUSALS:
+            if refusal.way in ways and refusal.applies(run, mesh):
+                where = "" if refusal.way == "any" else layout
+                raise ConfigurationError(
+                    f"{refusal.key} does not work with {what}{where}: {refusal.reason}. {refusal.remedy}",
+                    key=refusal.key.partition("=")[0],
+                )

@@ -25,8 +25,7 @@ from manyheads.runner.option.rules import (
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout, filled
-from manyheads.runner.parallel.mesh_refusals import SCHEDULES, Mesh, refuse_mesh
-from manyheads.runner.parallel.parallel_option import ParallelOption
+from manyheads.runner.parallel.mesh_refusals import SCHEDULES, Mesh, OnMeshOption
 
 # The lowest torch that a dimension works with, if higher than the project's own minimum; found by running on CPUs.
 LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.10"}
@@ -61,7 +60,7 @@ PLAN = Rule(
 )
 
 
-class MeshOption(ParallelOption):
+class MeshOption(OnMeshOption):
     """A strategy whose ranks form a mesh, over torch.distributed. Its sizes are the section's keys of a Layout.
 
     ``remainder``: the size that stays ``auto`` in the run config, so that a run can be resumed with other ranks.
@@ -154,7 +153,7 @@ class MeshOption(ParallelOption):
         super().check_run(run)
         layout = self.layout(run.launcher.ranks)
         mesh = Mesh(layout, self.schedule, self.stages_per_rank, self.sequence)
-        refuse_mesh(run, mesh, what=f"parallel={self.name}", layout=f" ({layout})")
+        self.refuse_mesh(run, mesh, what=f"parallel={self.name}", layout=f" ({layout})")
 
     def data_shares(self, *, ranks: int) -> int:
         return self.layout(ranks).data_size

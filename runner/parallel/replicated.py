@@ -8,7 +8,7 @@ from manyheads.runner.option.rules import BOOLEAN, KeyKind, choice, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.parallel.mesh_refusals import Mesh, refuse_mesh
+from manyheads.runner.parallel.mesh_refusals import Mesh, OnMeshOption
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
 VERSION = "0.2.0"  # torchft's programming interface changes with each version
@@ -30,7 +30,7 @@ def missing() -> str | None:
     return None if version == VERSION else f"torchft {version} is installed, but {VERSION} is needed: {INSTALL}"
 
 
-class ReplicatedOption(ParallelOption):
+class ReplicatedOption(OnMeshOption):
     """Replicas that may die and rejoin while the others keep training."""
 
     rules: ClassVar = {
@@ -117,7 +117,7 @@ class ReplicatedOption(ParallelOption):
                     " shards the model over the ranks of a replica, but "
                     "parallel.ranks_per_replica=1. Set it to at least 2, or parallel.inside=ddp.",
                 )
-            refuse_mesh(run, Mesh(Layout(shard=size)), what="parallel.inside=fsdp")
+            self.refuse_mesh(run, Mesh(Layout(shard=size)), what="parallel.inside=fsdp")
 
     def _check_hang_timeout(self, hang: float) -> None:
         """Refuse a timeout after which a replica that waits for a hanging one would count as hanging itself."""
