@@ -4,6 +4,7 @@ Copies from it are zeros. Backward passes run in autograd's own engine, which re
 it sees the tensors as meta ones, and factories that it asks for meta tensors make CUDA ones.
 """
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from manyheads.runner.answers.measure.rank.fake_models import plain_conversion, silent
+from manyheads.runner.answers.measure.rank.fake_models import plain_conversion
 from tests.fake_gpu import cuda_module
 from tests.fake_gpu.values import VALUES, without_masks
 from tests.fake_gpu.waits import INDEXING, Wait, reason
@@ -34,7 +35,7 @@ PRODUCTS = {
     *(torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, Tensor.matmul, Tensor.__matmul__),
     *(torch.einsum, functional.scaled_dot_product_attention),
 }
-FAKE_LOG = "torch._subclasses.fake_tensor"
+FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 def on_gpu(value: Any) -> bool:
@@ -79,7 +80,8 @@ class FakeGPU(TorchDispatchMode):
             for owner, attributes in {**of_cuda, **ATTRIBUTES}.items():
                 for name, value in attributes.items():
                     stack.enter_context(patch.object(owner, name, value, create=owner in ATTRIBUTES))
-            for context in (_made_on_the_cpu(), plain_conversion(), silent(FAKE_LOG), _AsOnCUDA(), self):
+            quiet = patch.object(FAKE_LOG, "disabled", True)
+            for context in (_made_on_the_cpu(), plain_conversion(), quiet, _AsOnCUDA(), self):
                 stack.enter_context(context)
             yield
 

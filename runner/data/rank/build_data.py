@@ -58,8 +58,10 @@ def build_data(option: DataOption) -> Data:
             data: Data = call("data", option.target, custom, kind, splits, streaming, **options)
         except FileNotFoundError as error:
             name = error.filename if error.filename is not None else error
-            raise ConfigurationError(
-                f"data._target_={option.target}: {name} does not exist. Set the key that names it, such as data.root."
+            raise ConfigurationError.at(
+                "data._target_",
+                option.target,
+                f": {name} does not exist. Set the key that names it, such as data.root.",
             ) from error
     else:
         named = {"name": option.name} if "name" in inspect.signature(kind).parameters else {}

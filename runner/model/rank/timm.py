@@ -52,10 +52,11 @@ def timm_model(
     except (OSError, RuntimeError) as error:
         if not pretrained:
             raise
-        raise ConfigurationError(
-            f"model.pretrained={str(pretrained).lower()}: timm's weights for {full} cannot be loaded "
-            f"({first_line(error)}). Download them on a machine with a network and set model.pretrained=<that file>, "
-            "or model.pretrained=null."
+        raise ConfigurationError.at(
+            "model.pretrained",
+            pretrained,
+            f": timm's weights for {full} cannot be loaded ({first_line(error)}). Download them on a machine with a "
+            "network and set model.pretrained=<that file>, or model.pretrained=null.",
         ) from error
     if pretrained:
         source: Any = model.pretrained_cfg
