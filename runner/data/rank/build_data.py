@@ -57,12 +57,8 @@ def build_data(option: DataOption) -> Data:
             custom = load("manyheads.runner.data.rank.custom.Custom")
             data: Data = call("data", option.target, custom, kind, splits, streaming, **options)
         except FileNotFoundError as error:
-            name = error.filename if error.filename is not None else error
-            raise ConfigurationError.at(
-                "data._target_",
-                option.target,
-                f": {name} does not exist. Set the key that names it, such as data.root.",
-            ) from error
+            missing = f": {error.filename or error} does not exist. Set the key that names it, such as data.root."
+            raise ConfigurationError.at("data._target_", option.target, missing) from error
     else:
         named = {"name": option.name} if "name" in inspect.signature(kind).parameters else {}
         data = call("data", option.target, kind, **options, **named)
