@@ -143,7 +143,7 @@ class AgentRanks(Ranks):
 
 
 class GrowingOutput:
-    """What an agent or a job elsewhere writes into a file from now on. Reopens it each time, since it may be on NFS."""
+    """Passes on what is appended to a file by an agent or a job. Reopened for each read, since it may be on NFS."""
 
     def __init__(self, path: Path):
         self._path = path

@@ -51,6 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long this call may take: seconds, or 90s, 30m, 8h (10m); the same call again continues",
     )
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
+    _add_files(parser)
+    better = parser.add_mutually_exclusive_group()
+    better.add_argument("--lower", action="store_true", default=None, help="lower values are better")
+    better.add_argument("--higher", action="store_false", dest="lower", default=None, help="higher values are better")
+    for name in _kinds():
+        load(f"{name}.add_arguments")(parser)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name what was written before."""
     parser.add_argument(
         "--again", metavar="judgement.json", type=Path, help="judge the change of somebody's judgement on this machine"
     )
@@ -63,11 +73,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="say how many kept changes in the log of a search noise alone explains; runs nothing. With --on <column>",
     )
-    better = parser.add_mutually_exclusive_group()
-    better.add_argument("--lower", action="store_true", default=None, help="lower values are better")
-    better.add_argument("--higher", action="store_false", dest="lower", default=None, help="higher values are better")
-    for name in _kinds():
-        load(f"{name}.add_arguments")(parser)
 
 
 def _kinds() -> list[str]:

@@ -72,19 +72,14 @@ class ImageFolderOption(DataOption):
 
     def check_run(self, run: RunConfig) -> None:
         is_drawn, tests = self.partition is not None, run.trainer.test
-        splits = ["train"] + ["val"] * (tests or not is_drawn) + ["test"] * (tests and not is_drawn)
+        splits = ["train", *(["val"] if tests or not is_drawn else []), *(["test"] if tests and not is_drawn else [])]
         if self.labels is not None:
             self._check_labels(self.labels, splits)
             return
         root = Path(self.root)
         train = class_names(folder_of(root, "train"), root)
-        if len(train) == 1 and run.task.name == "classification" and not run.trainer.evaluate_only:
-            raise ConfigurationError.at(
-                "data.root",
-                root,
-                f": {printable(train[0])} is the only class, and there is nothing to tell it from. Set data.root to "
-                f"the folder that holds the folders of all classes, such as {printable(root.parent)}.",
-            )
+        if run.task.name == "classification" and not run.trainer.evaluate_only:
+            _refuse_single(train, root)
         if is_undivided(root) and (tests or not is_drawn):
             key, value = ("trainer.test", True) if is_drawn else ("data.val_fraction", None)
             raise ConfigurationError.at(
@@ -213,6 +208,16 @@ def class_names(folder: Path, root: Path | None = None) -> list[str]:
     if not names:
         raise ConfigurationError.at("data.root", root or folder.parent, f": {folder} holds no class folders.")
     return names
+
+
+def _refuse_single(names: list[str], root: Path) -> None:
+    if len(names) == 1:
+        raise ConfigurationError.at(
+            "data.root",
+            root,
+            f": {printable(names[0])} is the only class, and there is nothing to tell it from. Set data.root to "
+            f"the folder that holds the folders of all classes, such as {printable(root.parent)}.",
+        )
 
 
 def _entries(folder: Path, root: Path | None) -> list[tuple[str, bool]]:

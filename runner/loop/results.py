@@ -133,9 +133,8 @@ def tested(state: TrainingState, folder: RunFolder) -> ResultJson:
     trainer, update, parallel = state.trainer, state.update, state.parallel
     if trainer.test is None or trainer.stop.signal is not None or trainer.is_cut:
         return {}
-    parallel.gather("rank 0 has written best.pt")
     best = folder.best_checkpoint
-    has_best: bool = parallel.gather(best.exists())[0]  # for all ranks: they load it together
+    has_best: bool = parallel.gather(best.exists())[0]  # for all ranks, which load it together; rank 0 has written it
     last = {name: weight.clone() for name, weight in update.own_weights().items()} if has_best else {}
     if not has_best:
         trainer.reporter.display.say("there is no best.pt: the last weights are tested")

@@ -34,7 +34,7 @@ LOSS = ShownMetric("loss", "val loss", "", "min")
 
 
 def described(result: ResultJson) -> dict[str, MetricJson]:
-    """What a run says about its metrics, by name."""
+    """The descriptions of a run's metrics, by their names."""
     return (result.get("scores") or {}).get("metrics") or {}
 
 

@@ -139,5 +139,6 @@ def _remove_empty(path: Path, top: Path) -> None:
 
 
 def _name(one: Removable) -> str:
-    files = [*(path.name for path in one.files[:3]), *["..."] * (len(one.files) > 3)]
-    return printable(f"{RunFolder(one.path)}{': ' * bool(files)}{', '.join(files)}")
+    files = [path.name for path in one.files[:3]] + (["..."] if len(one.files) > 3 else [])
+    inner = f": {', '.join(files)}" if files else ""
+    return printable(f"{RunFolder(one.path)}{inner}")

@@ -129,14 +129,10 @@ def build_sampler(
     if trainer.mixup_alpha or trainer.cutmix_alpha:
         mixing = Mixing(trainer.mixup_alpha, trainer.cutmix_alpha, trainer.mix_prob, trainer.mix_switch_prob, seed)
     if trainer.resize_from is not None:
+        start, end, step = trainer.resize_start, trainer.resize_end, trainer.resize_step
+        epochs = trainer.epochs_in(batches.updates)
         resizing = build_resizing(
-            train,
-            name=option.name,
-            first=trainer.resize_from,
-            start=trainer.resize_start,
-            end=trainer.resize_end,
-            step=trainer.resize_step,
-            epochs=trainer.epochs_in(batches.updates),
+            train, name=option.name, first=trainer.resize_from, start=start, end=end, step=step, epochs=epochs
         )
     return TrainingSampler(
         order,

@@ -94,8 +94,11 @@ class TurnUses(Uses):
     remedy = "Let the task's step yield losses for the same optimizers on all ranks: decide by context.step."
 
     def start(self, progress: Progress) -> None:
+        self._update.guards.insert(0, GradientObserver(self._note_turn))
+
+    def _note_turn(self) -> None:
         update: Any = self._update
-        update.on_turn = lambda part: self.note(f"the optimizer {part} has a turn")
+        self.note(f"the optimizer {update.turn} has a turn")
 
 
 def _difference(by_rank: Sequence[tuple[int, Counter[str]]]) -> str:

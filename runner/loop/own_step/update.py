@@ -26,13 +26,13 @@ class SteppingUpdate(Update):
     """Changes one rank's model by the task's step. ``seed``: of noise; ``called``: the model as steps get it.
 
     ``parts``: names of the parameters of each optimizer, by its name, which is empty if it is the only one;
-    ``is_rejected``: whether the last turn was skipped; ``on_turn``: called with the name of each turn's optimizer.
+    ``is_rejected``: whether the last turn was skipped; ``turn``: the name of the optimizer whose turn it is.
     """
 
     def __init__(self, *wrapped: Any, seed: int, **parts: Any):
         super().__init__(*wrapped, **parts)
         self.seed, self.is_rejected, self._is_checked = seed, False, False
-        self.on_turn: Callable[[str], object] = bool
+        self.turn = ""
         self._weights = dict(self.model.named_parameters())
         self.called = ThroughRoot(self.model) if self.parallel.shares_model else self.model
         self._broadcasts = self.parallel.is_replica and reads_buffers(self.model)
@@ -57,6 +57,7 @@ class SteppingUpdate(Update):
         buffers = [b.clone() for b in self.model.buffers()] if judges else []
         while (part := turns.take()) is not None:
             guards = tuple(self.guards)  # a guard may remove itself
+            self.turn = part
             self._exchange(part)
             for guard in guards:
                 guard.computed()
@@ -130,7 +131,6 @@ class SteppingUpdate(Update):
 
     def _exchange(self, part: str) -> None:
         """Drop the gradients of other parameters than this part's, and exchange those."""
-        self.on_turn(part)
         names = {*self.parts[part]}
         if not self._is_checked:
             self._is_checked = True

@@ -29,12 +29,7 @@ def timm_model(
     ``options``: further arguments of its class. Raises ConfigurationError.
     """
     if not timm.is_model(name):
-        raise ConfigurationError.at(
-            "model.name",
-            name,
-            f": timm {timm.__version__} has no such model.{nearest(name, timm.list_models())} "
-            f"timm.list_models('{name[:4]}*') lists them.",
-        )
+        raise _unknown(name)
     full = f"{name.partition('.')[0]}.{pretrained}" if isinstance(pretrained, str) else name
     given: dict[str, Any] = {"drop_rate": drop_rate, "drop_path_rate": drop_path_rate}
     arguments = {key: value for key, value in given.items() if value is not None} | (options or {})
@@ -62,3 +57,12 @@ def timm_model(
         source: Any = model.pretrained_cfg
         model.began_with = f"timm's {source['architecture']}.{source['tag']}"  # type: ignore[assignment]
     return model
+
+
+def _unknown(name: str) -> ConfigurationError:
+    return ConfigurationError.at(
+        "model.name",
+        name,
+        f": timm {timm.__version__} has no such model.{nearest(name, timm.list_models())} "
+        f"timm.list_models('{name[:4]}*') lists them.",
+    )

@@ -3,11 +3,11 @@
 import argparse
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
-from typing import cast
+from typing import Any, cast
 
 from manyheads.runner.answers.judge.answer import Judged
 from manyheads.runner.answers.judge.claims import UNDECIDED
@@ -120,24 +120,12 @@ def _judged(terms: CommandTerms, named: Path | None) -> Judged:
                 f"--code: no file differs from {commit[:10]}, so there is nothing to judge.", key="--code"
             )
         question = CommandQuestion(
-            change=terms.against or f"the working tree against {str(commit)[:10]}",
-            on=terms.on,
-            least=terms.least_gain,
-            alpha=terms.alpha,
-            test=terms.name_of_test,
-            draw=new_draw(),
-            command=terms.command,
-            against=terms.against,
-            revision=commit,
+            **_asked(terms, commit),
             within=str(project.within),
             code=[commit or digest, digest],
             files=differing,
-            signs=terms.signs,
-            result=terms.result,
-            evaluator=terms.evaluator,
             frozen=frozen,
             shared=shared,
-            same=None if terms.tolerance is None else [*terms.tolerance],
         )
         ignored = [path for name in shared for path in project.ignored(name)]
         files = ArmFiles(base, change, folder, [(project.top / path, path) for path in ignored])
@@ -148,6 +136,25 @@ def _judged(terms: CommandTerms, named: Path | None) -> Judged:
             return CommandJudgement(ArmRuns(where, of_commands, files), of_commands, terms.seconds, timeout)
 
         return decide(question, terms, named, judgement_of)
+
+
+def _asked(terms: CommandTerms, commit: str | None) -> Mapping[str, Any]:
+    """The part of a question that the flags decide alone."""
+    return {
+        "change": terms.against or f"the working tree against {str(commit)[:10]}",
+        "on": terms.on,
+        "least": terms.least_gain,
+        "alpha": terms.alpha,
+        "test": terms.name_of_test,
+        "draw": new_draw(),
+        "command": terms.command,
+        "against": terms.against,
+        "revision": commit,
+        "signs": terms.signs,
+        "result": terms.result,
+        "evaluator": terms.evaluator,
+        "same": None if terms.tolerance is None else [*terms.tolerance],
+    }
 
 
 def _differing(base: Path, change: Path) -> list[str]:
